@@ -75,6 +75,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from helpers.check.closeness import (
+    FLOAT8,
     Allowed,
     as_rows,
     name_of,
@@ -122,7 +123,10 @@ ROUNDINGS = {
         Rounding("TF32", 2.0**-11, 2.0**-24, 2.0**-7),
         Rounding("float16", 2.0**-11, 2.0**-24, 2.0**-7),
         Rounding("bfloat16", 2.0**-8, 2.0**-24, 2.0**-4),
-        Rounding("float8_e4m3fn", 2.0**-8, 2.0**-24, 2.0**-3),  # computed in bfloat16 at least
+        # computed in bfloat16 at least
+        Rounding("float8_e4m3fn", 2.0**-8, 2.0**-24, 2.0**-3),
+        Rounding("float8_e4m3fnuz", 2.0**-8, 2.0**-24, 2.0**-3),
+        Rounding("float8_e5m2", 2.0**-8, 2.0**-24, 2.0**-2),
     )
 }
 
@@ -244,7 +248,7 @@ def strict(dtype: torch.dtype, size: torch.Tensor) -> Allowed:
 
     relative, absolute = tolerance_of(dtype)
     info = torch.finfo(dtype)
-    flushed = dtype not in (torch.float16, torch.float8_e4m3fn)  # whether a GPU may flush subnormal numbers
+    flushed = name_of(dtype) not in ("float16", *FLOAT8)  # whether a GPU may flush subnormal numbers
     least = info.smallest_normal if flushed else info.smallest_normal * info.eps
     of_all = size.square().mean().sqrt().clamp(max=1.0) if size.numel() else size
     least_size = torch.maximum(size, SMALL * of_all)

@@ -20,8 +20,12 @@ _TOLERANCE = {
     "float32": (2e-6, 1e-6),
     "float16": (2e-3, 1e-4),
     "bfloat16": (1.6e-2, 1e-3),
-    "float8_e4m3fn": (7e-2, 2e-3),  # nothing is computed in it, so there is only one rounding, of the result
+    # Nothing is computed in these, so there is only one rounding, of the result.
+    "float8_e4m3fn": (7e-2, 2e-3),
+    "float8_e4m3fnuz": (7e-2, 1e-3),
+    "float8_e5m2": (0.14, 2e-5),
 }
+FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
 _MAX_LISTED = 4
 STEP = 1 << 24  # elements compared at once, because a float64 copy of everything might not fit into memory
 NARROW = 17  # rows with fewer elements are combined
@@ -121,18 +125,18 @@ def within(relative: float, absolute: float | torch.Tensor) -> Allowed:
 
 
 def comparable(got: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both tensors in dtypes that PyTorch can compare; only float8_e4m3fn is changed, to float32.
+    """Both tensors in dtypes that PyTorch can compare; only float8 is changed, to float32.
 
-    That format has no infinity. Depending on the conversion, a value beyond its range becomes NaN or the
-    largest number, so both are taken for the largest number.
+    Depending on the conversion, a value beyond the range of float8 becomes NaN, infinite or the largest
+    number, so all are taken for the largest number.
     """
     import torch
 
-    if got.dtype is not torch.float8_e4m3fn:
+    if name_of(got.dtype) not in FLOAT8:
         return got, expected
     most = torch.finfo(got.dtype).max
     got, clamped = got.float(), expected.clamp(-most, most)
-    return torch.where(got.isnan() & (expected.abs() > most), clamped.float(), got), clamped
+    return torch.where(~got.isfinite() & (expected.abs() > most), clamped.float(), got), clamped
 
 
 def outside(got: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> torch.Tensor:

@@ -177,7 +177,7 @@ class Operation:
         """The largest absolute value of the finite elements of the float inputs; 0.0 if there is none."""
         return max(
             (
-                float(real(one).abs().double().nan_to_num_(0.0, 0.0, 0.0).max())
+                float(widened(real(one)).abs().nan_to_num_(0.0, 0.0, 0.0).max())
                 for one, is_float in zip(self.inputs, self._floats(), strict=True)
                 if is_float
             ),
@@ -219,8 +219,9 @@ def _perturbed(one: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _n_changed(now: torch.Tensor, before: torch.Tensor) -> int:
-    both_nan = now.isnan() & before.isnan() if now.is_floating_point() else False
-    return int(((now != before) & ~both_nan).sum()) if both_nan is not False else int((now != before).sum())
+    now = widened(now)
+    differs = now != before
+    return int((differs & ~(now.isnan() & before.isnan())).sum())
 
 
 def _difference(result: torch.Tensor, e: torch.Tensor) -> torch.Tensor:

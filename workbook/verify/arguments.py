@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from helpers.check.matching import bits_of
 from workbook.verify.forms import (
+    altered,
     copy_into,
     has_free_rows,
     is_constant,
@@ -17,7 +19,6 @@ from workbook.verify.forms import (
     is_free,
     is_integer,
     is_mask,
-    with_form_of,
 )
 from workbook.verify.problem import BENCHMARK, BEYOND, CONTRACT, Case
 
@@ -98,9 +99,7 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     generator = torch.Generator().manual_seed(seed)
 
     def made(label: str, role: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Case:
-        args = map_tensors(
-            lambda one: with_form_of(one, change(one)) if is_data(one) else one.clone(), case.args
-        )
+        args = map_tensors(lambda one: altered(one, change) if is_data(one) else one.clone(), case.args)
         return Case(f"{case.label}, {label}", args, role, case.outputs)
 
     def extremes(one: torch.Tensor) -> torch.Tensor:
@@ -113,7 +112,7 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     def normal(one: torch.Tensor) -> torch.Tensor:
         return torch.randn(one.shape, generator=generator).to(one.device, one.dtype)
 
-    data = [one for one in tensors_of(case.args) if is_data(one)]
+    data = [one.float() for one in tensors_of(case.args) if is_data(one)]
     if not data:
         return
     role = CONTRACT if case.role == BENCHMARK else case.role
@@ -151,9 +150,8 @@ def another_draw(case: Case, seed: int) -> Case | None:
 
     def drawn(one: torch.Tensor) -> torch.Tensor:
         if is_data(one):
-            normal = torch.randn(one.shape, generator=generator).to(one.device, one.dtype)
-            return with_form_of(one, normal)
-        return with_form_of(one, _shuffled(one, generator)) if is_free(one) else one.clone()
+            return altered(one, lambda x: torch.randn(x.shape, generator=generator).to(x.device, x.dtype))
+        return altered(one, lambda x: _shuffled(x, generator)) if is_free(one) else one.clone()
 
     if not any(is_data(one) or is_free(one) for one in tensors_of(case.args)):
         return None
@@ -191,7 +189,7 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
         for label, change in (("integers shuffled", lambda one: _shuffled(one, generator)), *fewer):
             args = map_tensors(
                 lambda one, change=change, free=free: (
-                    with_form_of(one, change(one)) if chosen(one, free) else one.clone()
+                    altered(one, change) if chosen(one, free) else one.clone()
                 ),
                 case.args,
             )
@@ -204,18 +202,22 @@ def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tensor.reshape(-1)[order.to(tensor.device)].reshape(tensor.shape)
 
 
-def other_numbers(case: Case) -> Iterator[Case]:
-    """The case with other numbers, such as a scale or a flag, among the arguments that are no tensors."""
-    changes: tuple[tuple[str, type, Callable[[Any], Any]], ...] = (
-        ("floats × 1.5", float, lambda one: 1.5 * one if math.isfinite(one) else one),
-        ("whole numbers + 1", int, lambda one: one + 1),
-        ("flags changed", bool, lambda one: not one),
+def other_numbers(case: Case, *, floats: str = BEYOND) -> Iterator[Case]:
+    """The case with other numbers, such as a scale or a flag, among the arguments that are no tensors.
+
+    Args:
+        floats: the role of a case with other floating-point numbers.
+    """
+    changes: tuple[tuple[str, str, type, Callable[[Any], Any]], ...] = (
+        ("floats × 1.5", floats, float, lambda one: 1.5 * one if math.isfinite(one) else one),
+        ("whole numbers + 1", BEYOND, int, lambda one: one + 1),
+        ("flags changed", BEYOND, bool, lambda one: not one),
     )
-    for label, kind, change in changes:
+    for label, role, kind, change in changes:
         args = _with_numbers(case.args, kind, change)
         if repr(map_tensors(lambda one: None, args)) != repr(map_tensors(lambda one: None, case.args)):
             args = map_tensors(torch.clone, args)
-            yield Case(f"{case.label}, {label}", args, BEYOND, case.outputs)
+            yield Case(f"{case.label}, {label}", args, role, case.outputs)
 
 
 def _with_numbers(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
@@ -237,9 +239,7 @@ def other_masks(case: Case, seed: int) -> Iterator[Case]:
         return torch.where(chosen, one.max(), one)
 
     if any(is_mask(one) for one in tensors_of(case.args)):
-        args = map_tensors(
-            lambda one: with_form_of(one, opened(one)) if is_mask(one) else one.clone(), case.args
-        )
+        args = map_tensors(lambda one: altered(one, opened) if is_mask(one) else one.clone(), case.args)
         yield Case(f"{case.label}, another mask", args, BEYOND, case.outputs)
 
 
@@ -266,7 +266,7 @@ def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -
     if which:
         args = with_tensors(
             case.args,
-            [with_form_of(one, mixed(one)) if i in which else one for i, one in enumerate(tensors)],
+            [altered(one, mixed) if i in which else one for i, one in enumerate(tensors)],
         )
         role = CONTRACT if case.role == BENCHMARK else case.role
         yield Case(f"{case.label}, other constants", args, role, case.outputs)
@@ -274,7 +274,7 @@ def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -
     if equal:
         args = with_tensors(
             case.args,
-            [with_form_of(one, smaller(one)) if i in equal else one for i, one in enumerate(tensors)],
+            [altered(one, smaller) if i in equal else one for i, one in enumerate(tensors)],
         )
         yield Case(f"{case.label}, smaller integers", args, BEYOND, case.outputs)
 
@@ -291,8 +291,8 @@ def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
         for label in ("two rows swapped",) if has_free_rows(flat[number]) else of_elements:
             tensors = [one.clone() for one in tensors_of(case.args)]
             for _ in range(_DRAWS):  # a change that the tensor's form takes back is none
-                changed = with_form_of(tensors[number], _changed(tensors[number], generator, label))
-                if not torch.equal(changed, tensors[number]):
+                changed = altered(tensors[number], lambda one, how=label: _changed(one, generator, how))
+                if not torch.equal(bits_of(changed), bits_of(tensors[number])):
                     break
             tensors[number] = changed
             where = f" in argument {number}" if len(numbers) > 1 else ""

@@ -5,6 +5,7 @@ the layout in memory.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -29,9 +30,10 @@ def is_data(tensor: torch.Tensor) -> bool:
 
 def is_mask(tensor: torch.Tensor) -> bool:
     """Whether a floating-point tensor has two or three different values."""
-    return (
-        tensor.is_floating_point() and not tensor.isnan().any() and 1 < len(tensor.unique()) <= _MASK_VALUES
-    )
+    if not tensor.is_floating_point():
+        return False
+    wide = tensor.float()
+    return not wide.isnan().any() and 1 < len(wide.unique()) <= _MASK_VALUES
 
 
 def is_constant(tensor: torch.Tensor) -> bool:
@@ -96,10 +98,17 @@ def _all_sorted(tensor: torch.Tensor) -> bool:
     return bool((steps >= 0).all()) or bool((steps <= 0).all())
 
 
-def with_form_of(like: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """Give other values the form that a problem may promise: rows of probabilities, zeros in certain places,
-    matrices that are symmetric or triangular, and the same strides.
+def altered(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """What `change` makes of a tensor, with the form that a problem may promise: rows of probabilities, zeros
+    in certain places, matrices that are symmetric or triangular, and the same strides.
     """
+    if not tensor.is_floating_point() or tensor.element_size() > 1:
+        return _with_form_of(tensor, change(tensor))
+    most = torch.finfo(tensor.dtype).max  # few operations know float8, and it has no numbers beyond
+    return altered(tensor.float(), change).clamp(-most, most).to(tensor.dtype)
+
+
+def _with_form_of(like: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
     if is_data(like):
         changed = _with_values_like(like, changed)
     return _with_strides_of(like, changed)

@@ -48,6 +48,16 @@ class Judge:
         return self._problem.may_change
 
     @property
+    def names_numbers(self) -> bool:
+        """Whether the problem's description lists the numbers among its inputs, such as a scale."""
+        return self._problem.format == "flashinfer"
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the problem reads and changes the same argument tensors."""
+        return bool(self._problem.may_change - self._problem.unread)
+
+    @property
     def returns_state(self) -> bool:
         """Whether a result of the reference is in memory that its model keeps."""
         return self._problem.returns_state
@@ -219,9 +229,13 @@ class Judge:
         device = expected.tensors[0].device
         got = tuple(one.to(device) for one in results)
         own = self.own_results(case)
+        permitted = self._problem.dtypes
         if len(got) == len(own) and (
-            other := [(g, o) for g, o in zip(got, own, strict=True) if g.dtype != o.dtype]
-        ):
+            other := [
+                (g, o) for i, (g, o) in enumerate(zip(got, own, strict=True))
+                if g.dtype != o.dtype and g.dtype not in permitted.get(i, ())
+            ]
+        ):  # fmt: skip
             says = f"It returns {_name(other[0][0])}, but the reference returns {_name(other[0][1])}."
             return Finding("wrong-result", severity, says, case.label)
         value = got[0] if expected.is_single and len(got) == 1 else got
@@ -329,7 +343,7 @@ def _within_unknown_sums(
 
 
 def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
-    return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
+    return all(bool(one.double().isfinite().all()) for one in tensors if one.is_floating_point())
 
 
 def _is_as_accurate(
@@ -364,7 +378,7 @@ def _without_poison(found: Finding, got: Sequence[torch.Tensor]) -> Finding:
     """The same finding about memory that wasn't filled before, so that what looks like it is a result."""
     if found.check != "never-written":
         return found
-    n_nan, n = sum(int(one.isnan().sum()) for one in got), sum(one.numel() for one in got)
+    n_nan, n = sum(int(one.double().isnan().sum()) for one in got), sum(one.numel() for one in got)
     says = f"{percent(n_nan, n)} of the result is NaN." if n_nan else "Its result is wrong."
     evidence = "\n".join(line for line in found.evidence.splitlines() if "never wr" not in line)
     return Finding("wrong-result", found.severity, says, evidence)
@@ -380,7 +394,7 @@ def _imprecision(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) 
     """
     largest = 0.0
     for g, e in zip(got, expected, strict=False):
-        if g.shape != e.shape or not g.is_floating_point() or not g.isfinite().all() or not g.numel():
+        if g.shape != e.shape or not g.is_floating_point() or not _is_finite([g]) or not g.numel():
             return 0.0
         error, size = g.double() - e, e.double().square().mean().sqrt()
         if not size or float(error.abs().max() / size) > _COARSE:

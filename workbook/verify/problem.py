@@ -98,6 +98,8 @@ class Problem:
         may_change: numbers of the argument tensors, in the order of `arguments.tensors_of`, that the contract
             lets the candidate change. If the reference returns None, its results are what these hold
             afterwards.
+        unread: those of them whose contents don't matter to the reference, because they are for results.
+        dtypes: number of a result -> other dtypes that it may have, those of such tensors.
         reseeded: for models with random parameters: `seed -> a new model, made with another seed`.
         with_parameters: for models with parameters: `(seed, alike, only_constants) -> the model with other
             parameters`, or None if none would change. If `alike`, those that are equal in a new model stay
@@ -117,6 +119,8 @@ class Problem:
     tolerance: Tolerance | None = None
     precision: str | None = None
     may_change: frozenset[int] = frozenset()
+    unread: frozenset[int] = frozenset()
+    dtypes: Mapping[int, frozenset[Any]] = field(default_factory=dict)
     timed: Callable[..., Any] | None = None
     reseeded: Callable[[int], OtherParameters] | None = None
     with_parameters: Callable[[int, bool, bool], OtherParameters | None] | None = None

@@ -148,7 +148,8 @@ def _refused(reason: str, case: Case) -> Finding:
 
 def _speed(problem: Problem, group: Sequence[Case], raw: dict[str, Any]) -> Speed:
     case = group[0]
-    bound_us = _bound_us(case.args, n_bytes([problem.reference(*case.args)]))
+    read = [one for i, one in enumerate(tensors_of(case.args)) if i not in problem.unread]
+    bound_us = _bound_us(read, n_bytes([problem.reference(*case.args)]))
     return _compared(case.label, raw, _time_reference(problem, group), bound_us)
 
 
@@ -186,10 +187,10 @@ def _launches_nothing(problem: Problem, group: Sequence[Case]) -> bool:
     return False
 
 
-def _bound_us(args: tuple[Any, ...], n_output_bytes: int) -> float:
+def _bound_us(inputs: Sequence[Any], n_output_bytes: int) -> float:
     """The least time to move the inputs, and what of the outputs doesn't fit into the L2 cache; 0 if the
     GPU's peak bandwidth isn't known.
     """
     gpu = device.gpu_spec()
-    moved = n_bytes(args) + max(0, n_output_bytes - gpu.l2_bytes)
+    moved = n_bytes(inputs) + max(0, n_output_bytes - gpu.l2_bytes)
     return moved / gpu.peak_gb_per_s / 1e3 if gpu.peak_gb_per_s else 0.0

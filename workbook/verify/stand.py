@@ -325,6 +325,9 @@ class _Stand(Server):
         tensors = self._tensors(args)
         addresses = self._addresses(tensors)
         changed = [i for i, one in enumerate(tensors) if not self._returned.same(one, before[i][1])]
+        forms = [self._form(one) for one in results]
+        returned = [self._form(tensors[i]) for i in changed]
+        places = [forms.index(one) if one in forms else -1 for one in returned]
         return {
             "results": [self._returned.sent(then) for _, then in self._kept],
             "is_single": isinstance(value, self._torch.Tensor) or value is None,
@@ -333,7 +336,10 @@ class _Stand(Server):
             "aliases": [one.untyped_storage().data_ptr() in addresses for one in results if one.numel()],
             "changed": changed,
             "reformed": [i for i, one in enumerate(tensors) if self._form(one) != before[i][0]],
-            "arguments": [self._returned.sent(tensors[i]) for i in changed],
+            "arguments": [
+                self._returned.sent(tensors[i]) for i, place in zip(changed, places, strict=True) if place < 0
+            ],
+            "returned": places,
             "reused": self._overlap(
                 earlier, [one for one in results if not addresses & self._addresses([one])]
             ),

@@ -199,13 +199,15 @@ class Suspect:
         raw = self._ask("call", slot=slot, outputs=list(case.outputs), poison=poison, again=again)
         with _checked():
             self.overwrites |= raw["expired"] is True
+            results, others = _tensors(raw["results"]), iter(_tensors(raw["arguments"]))
             return Answer(
-                results=_tensors(raw["results"]),
+                results=results,
                 is_single=raw["is_single"] is True,
                 types=tuple(str(one)[:80] for one in raw["types"]),
                 aliases=tuple(one is True for one in raw["aliases"]),
                 changed=tuple(int(one) for one in raw["changed"]),
-                arguments=_tensors(raw["arguments"]),
+                # What it returns isn't sent twice.
+                arguments=tuple(next(others) if i < 0 else results[i] for i in raw["returned"]),
                 reformed=tuple(int(one) for one in raw["reformed"]),
                 is_reused=raw["reused"] is True,
                 folded=tuple(one is True for one in raw["folded"]),

@@ -29,16 +29,14 @@ _PROPERTIES = {
 
 def prepare() -> None:
     """Let `load_inline` and `load` build for our emulator, waiting for the GPU do nothing, questions about
-    the GPU have an answer, Triton's autotuner choose the first configuration, and its interpreter call
-    libdevice, and multiply bfloat16, and float32 in TF32 where a GPU would.
+    the GPU have an answer, and Triton's autotuner choose the first configuration; and correct Triton's
+    interpreter.
     """
     import torch
     from torch.utils import cpp_extension
     from triton.runtime.autotuner import Autotuner
-    from triton.runtime.interpreter import InterpreterBuilder
 
-    from helpers.ptx.rounding import with_tf32
-    from workbook.verify import libdevice
+    from workbook.verify import interpreter
 
     # Everything has finished already, and there is only one device. Each name gets a function of its own:
     # torch.compile looks them up by what they are.
@@ -50,8 +48,7 @@ def prepare() -> None:
     torch.cuda.get_device_name = lambda device=None: _PROPERTIES["name"]
     torch.cuda.get_device_capability = lambda device=None: (_PROPERTIES["major"], _PROPERTIES["minor"])
     Autotuner.do_bench = property(lambda tuner: _all_alike)
-    libdevice.install()
-    InterpreterBuilder.create_dot = _of_floats(with_tf32(InterpreterBuilder.create_dot))
+    interpreter.install()
     for name, ours in (("load_inline", _load_inline), ("load", _load)):
         setattr(cpp_extension, name, _replaced(cpp_extension, name, ours))
 
@@ -66,25 +63,6 @@ class _Properties(SimpleNamespace):
 def _all_alike(kernel_call: Callable[[], Any], quantiles: Any = None) -> list[float]:
     """The time of any configuration, in the form of Triton's benchmark: the autotuner takes the first one."""
     return [1.0, 1.0, 1.0]
-
-
-def _of_floats(create_dot: Callable[..., Any]) -> Callable[..., Any]:
-    """Triton's `tl.dot` in the interpreter, which would take the bits of bfloat16 numbers for integers."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime.interpreter import TensorHandle
-
-    def widened(one: Any) -> Any:
-        if one.dtype.scalar != tl.bfloat16:
-            return one
-        bits = one.data.view(np.uint16).astype(np.uint32) << 16
-        return TensorHandle(bits.view(np.float32), tl.float32)
-
-    @functools.wraps(create_dot)
-    def dot(builder: Any, a: Any, b: Any, *others: Any) -> Any:
-        return create_dot(builder, widened(a), widened(b), *others)
-
-    return dot
 
 
 def _replaced(module: Any, name: str, ours: Callable[..., Any]) -> Callable[..., Any]:

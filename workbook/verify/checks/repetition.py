@@ -53,7 +53,7 @@ def _changed(judge: Judge, case: Case, seed: int) -> Iterator[Case]:
 
 def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
     """Call it twice with the same contents, and overwrite its first result in between."""
-    if judge.may_change or judge.returns_state:
+    if judge.is_in_place or judge.returns_state:
         return
     try:
         suspect.put("twice", case.args)
@@ -93,7 +93,7 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         yield Finding("leak", WRONG, says, case.label)
     if found["shared"] and not judge.returns_state:
         yield _shared(suspect, case)
-    if judge.may_change:
+    if judge.is_in_place or not found["last"]:
         return
     judged = [judge.judge_results(case, found[name]) for name in ("last", "other")]
     if wrong := judged[0] or judged[1]:

@@ -77,7 +77,8 @@ def read(definition: Path, workload: Path, solution: Path) -> tuple[Problem, Can
     )
     names = tuple(one.name for one in about.outputs)
     candidate, notes = solutions.candidate_of(record, solution.name, about.name, names)
-    found = Workloads(about.axes, about.inputs, about.make_inputs, workload, about.name)
+    reference = _reference(about)
+    found = Workloads(about.axes, about.inputs, about.make_inputs, reference, workload, about.name)
     chosen = found.chosen({number: found.read(row, number) for number, row in rows.items()})
     rules = {
         one.number: sol_rule(rows[one.number], f"line {one.number} of {workload.name}")
@@ -85,7 +86,6 @@ def read(definition: Path, workload: Path, solution: Path) -> tuple[Problem, Can
         else flashinfer_rule(about.record)
         for one in chosen
     }
-    reference = _reference(about)
     changed: frozenset[int] = frozenset()
     if chosen:
         what = f"The reference in {definition.name}"
@@ -96,7 +96,7 @@ def read(definition: Path, workload: Path, solution: Path) -> tuple[Problem, Can
         name=about.name,
         reference=_with_own_arguments(reference) if changed else reference,
         timed=reference,
-        cases=functools.partial(_cases, found, chosen, outputs),
+        cases=functools.partial(_cases, found, chosen, found.around(chosen)[:_MAX_CONTRACT_CASES], outputs),
         tolerance=_tolerance(rules, "SOL-ExecBench" if is_sol else "FlashInfer-Bench"),
         may_change=changed,
         notes=(*_notes(about), *found.notes, *notes),
@@ -107,11 +107,6 @@ def read(definition: Path, workload: Path, solution: Path) -> tuple[Problem, Can
 def _definition(path: Path) -> _Definition:
     record = object_of(text_of(path), path.name)
     name = field_of(record, "name", str, path.name)
-    if record.get("op_type") == "sampling":
-        raise UsageError(
-            f"{path.name} describes sampling, whose results are random; results that are determined by the "
-            "inputs can be verified."
-        )
     axes = axes_of(record, path.name)
     inputs, outputs = (_specs(record, group, axes, path.name) for group in ("inputs", "outputs"))
     if not outputs:
@@ -197,7 +192,11 @@ def _with_own_arguments(reference: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cases(
-    workloads: Workloads, chosen: Sequence[Workload], outputs: Sequence[Spec], seed: int
+    workloads: Workloads,
+    chosen: Sequence[Workload],
+    around: Sequence[Workload],
+    outputs: Sequence[Spec],
+    seed: int,
 ) -> Iterator[Case]:
     def made(workload: Workload, role: str) -> Case:
         known = workloads.axes.resolved(workload.sizes, "the workload")
@@ -210,7 +209,7 @@ def _cases(
 
     for workload in chosen:
         yield made(workload, BENCHMARK)
-    for workload in workloads.around(chosen)[:_MAX_CONTRACT_CASES]:
+    for workload in around:
         yield made(workload, CONTRACT)
 
 

@@ -57,7 +57,7 @@ def read(task: Path, submission: Path) -> tuple[Problem, Candidate]:
     chosen = inputs.chosen()
     data = inputs.made(chosen[0], 0)
     reference = _reference(loaded)
-    example, may_change = _may_change(loaded, reference, data)
+    example, may_change, unread = _may_change(loaded, reference, data)
     problem = Problem(
         format="gpumode",
         name=loaded.name,
@@ -66,6 +66,8 @@ def read(task: Path, submission: Path) -> tuple[Problem, Candidate]:
         cases=functools.partial(_cases, inputs, chosen),
         tolerance=_tolerance(loaded, example),
         may_change=may_change,
+        unread=unread,
+        dtypes=_dtypes(example, [tensors_of(data)[i] for i in unread]),
         notes=(*loaded.notes, *inputs.notes, *_notes(text, submission.name)),
     )
     kept = {name: one for name, one in loaded.texts.items() if name.removesuffix(".py") not in _HIDDEN}
@@ -157,11 +159,14 @@ def _with_own_data(reference: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return wrapped
 
 
-def _may_change(task: Task, reference: Callable[[Any], Any], data: Any) -> tuple[Any, frozenset[int]]:
-    """What the reference returns for data, and which of the data's tensors a candidate may change.
+def _may_change(
+    task: Task, reference: Callable[[Any], Any], data: Any
+) -> tuple[Any, frozenset[int], frozenset[int]]:
+    """What the reference returns for data, which of the data's tensors a candidate may change, and which of
+    these are for results.
 
-    These are the tensors that the reference changes, and those whose contents don't matter to it and that
-    have the shape and dtype of a result.
+    A tensor for a result has as many elements as a result, and its contents don't matter to the reference. A
+    candidate may also change what the reference changes.
 
     Raises:
         UsageError: the reference fails, or has no result.
@@ -171,10 +176,9 @@ def _may_change(task: Task, reference: Callable[[Any], Any], data: Any) -> tuple
     results, before = tensors_of(example), tensors_of(data)
     if not results and not changed:
         raise UsageError(f"{what} returns no tensor and changes none of its data.")
-    kinds = {(one.shape, one.dtype) for one in results}
-    may_change = set(changed)
+    unread = set()
     for i, one in enumerate(before):
-        if i in may_change or (one.shape, one.dtype) not in kinds:
+        if not any(_has_room(one, result) for result in results):
             continue
         others = [fill_with_poison(x.clone()) if j == i else x for j, x in enumerate(before)]
         try:
@@ -183,8 +187,22 @@ def _may_change(task: Task, reference: Callable[[Any], Any], data: Any) -> tuple
             continue
         again = tensors_of(value)
         if len(again) == len(results) and all(map(same, again, results)):
-            may_change.add(i)
-    return example, frozenset(may_change)
+            unread.add(i)
+    return example, changed | unread, frozenset(unread)
+
+
+def _has_room(tensor: torch.Tensor, result: torch.Tensor) -> bool:
+    """Whether a tensor may be for a result: both are numbers of one kind, and as many."""
+    kinds = [one.dtype if not one.is_floating_point() else "float" for one in (tensor, result)]
+    return tensor.numel() == result.numel() and kinds[0] == kinds[1]
+
+
+def _dtypes(example: Any, rooms: Sequence[torch.Tensor]) -> dict[int, frozenset[torch.dtype]]:
+    """Number of a result -> the dtypes of the tensors that may be for it."""
+    return {
+        i: frozenset(room.dtype for room in rooms if _has_room(room, one))
+        for i, one in enumerate(tensors_of(example))
+    }
 
 
 def _tolerance(task: Task, example: Any) -> Tolerance | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from helpers.check.matching import bits_of
 from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import map_tensors, tensors_of
 
@@ -36,7 +37,6 @@ def observed(reference: Callable[..., Any], args: Sequence[Any], what: str) -> t
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are equal, with NaN in the same places."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return bool(((one == other) | ((one != one) & (other != other))).all())
+    """Whether two tensors have the same shape, dtype and bits."""
+    is_alike = one.shape == other.shape and one.dtype == other.dtype
+    return is_alike and torch.equal(bits_of(one), bits_of(other))

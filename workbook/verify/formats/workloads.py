@@ -86,6 +86,7 @@ class Workloads:
         axes: Axes,
         inputs: Sequence[Spec],
         make_inputs: Callable[..., Any] | None,
+        reference: Callable[..., Any],
         path: Path,
         definition: str,
     ) -> None:
@@ -94,11 +95,13 @@ class Workloads:
         Args:
             axes, inputs: the definition's.
             make_inputs: its function for inputs of the type "custom", or None.
+            reference: its reference, which may refuse sizes that the definition's constraints admit.
             path: the file.
             definition: the definition's name.
         """
         self.axes, self.notes = axes, []
-        self._specs, self._make_inputs, self._path, self._definition = inputs, make_inputs, path, definition
+        self._specs, self._make_inputs, self._reference = inputs, make_inputs, reference
+        self._path, self._definition = path, definition
 
     def read(self, row: Mapping[str, Any], number: int) -> Workload:
         """The workload of a line.
@@ -149,7 +152,7 @@ class Workloads:
             if "safetensors" in base.types():
                 continue
             others = [replace(base, sizes=sizes) for _, sizes in self.axes.around(base.sizes)]
-            return [one for one in others if self._fits(one.sizes) and not self._unmade(one)]
+            return [one for one in others if self._fits(one.sizes) and not self._is_refused(one)]
         return []
 
     def arguments(self, workload: Workload, seed: int) -> tuple[Any, ...]:
@@ -204,6 +207,14 @@ class Workloads:
             return str(error)
         return ""
 
+    def _is_refused(self, workload: Workload) -> bool:
+        """Whether inputs of these sizes can't be made, or the reference fails on them."""
+        try:
+            self._reference(*self.arguments(workload, 0))
+        except Exception:  # whatever a definition's code raises
+            return True
+        return False
+
     def _custom(self, workload: Workload, known: Sizes, seed: int) -> Mapping[str, Any]:
         numbers = {k: one["value"] for k, one in workload.inputs.items() if one["type"] == "scalar"}
         try:
@@ -248,7 +259,8 @@ class Workloads:
         sizes = workload.sizes
         can_change = not device.has_gpu() and "safetensors" not in workload.types()
         while can_change and not fits_cpu(self._n_bytes(sizes), is_needed=False):
-            if (smaller := self._halved(sizes)) is None:
+            smaller = self._halved(sizes)
+            if smaller is None or self._is_refused(replace(workload, sizes=smaller)):
                 break
             sizes = smaller
         if not self._fits(sizes):
