@@ -140,13 +140,14 @@ def test_a_wrong_product_of_fp8_is_rejected(kernel):
             assert_matches(kernel, scaled, **of_fp8(seed, shapes=[(9, 16_384, 8)]))
 
 
-def test_a_result_in_fp8_is_rounded_once():
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2])
+def test_a_result_in_fp8_is_rounded_once(dtype):
     x = torch.randn(3, 40, generator=torch.Generator().manual_seed(0))
-    rounded = x.to(torch.float8_e4m3fn)
+    rounded = x.to(dtype)
     assert_result("mine", rounded, lambda x: x * 1.0, [x])
-    for at, factor in ((5, 1.125), (30, 0.875)):
+    for at, sign in ((5, 1), (30, -1)):
         wrong = rounded.float()
-        wrong[1, at] *= factor
+        wrong[1, at] *= 1 + sign * torch.finfo(dtype).eps
         with pytest.raises(Mismatch, match=rf"1 of 120 elements differ\.\n  at \(1, {at}\)"):
             assert_result("mine", wrong.to(rounded.dtype), lambda x: x * 1.0, [x])
 

@@ -11,7 +11,8 @@ from verify_cases import EXAMPLES, exact, own, read_task
 
 from helpers import device
 from workbook.usage import UsageError
-from workbook.verify import source, verifier
+from workbook.verify import source, speed, verifier
+from workbook.verify.arguments import n_bytes
 from workbook.verify.formats import gpumode
 
 
@@ -88,6 +89,87 @@ def test_functions_of_the_harness_are_not_replaced(task):
     _, candidate = read_task(task)
     (found,) = source.findings(candidate)
     assert found.check == "patched" and "verbose_allclose" in found.says
+
+
+SUM_TASK = """
+import torch
+
+def generate_input(n, seed):
+    generator = torch.Generator("cuda").manual_seed(seed)
+    x = torch.randn(n, device="cuda", generator=generator)
+    return x, torch.empty(n, device="cuda"), torch.empty(1, device="cuda")
+
+def ref_kernel(data):
+    x, sums, total = data
+    sums = x.double().cumsum(0)
+    return sums, sums[-1].float()
+
+def check_implementation(data, output):
+    return all(torch.allclose(a.double(), b.double(), 1e-4, 1e-4) for a, b in zip(output, ref_kernel(data)))
+"""
+
+
+def of_sums(task, returned):
+    """The verdict about a submission that writes into the tensors that it gets for its results."""
+    (task / "reference.py").write_text(SUM_TASK)
+    head = (task / "task.yml").read_text().partition("tests:")[0]
+    (task / "task.yml").write_text(f'{head}tests:\n  - {{"n": 60, "seed": 1}}\n  - {{"n": 300, "seed": 1}}\n')
+    (task / "submission.py").write_text(
+        "import torch\n\ndef custom_kernel(data):\n    x, sums, total = data\n"
+        "    torch.cumsum(x.double(), 0, dtype=torch.float32, out=sums)\n    total.fill_(sums[-1])\n"
+        f"    return {returned}\n"
+    )
+    problem, candidate = read_task(task)
+    return problem, verifier.verify(problem, candidate, verifier.Settings(seed=3, timed=False))
+
+
+def test_a_result_may_be_in_a_given_tensor_of_another_shape_and_dtype(task):
+    problem, found = of_sums(task, "sums, total[0]")
+    assert problem.unread == {1, 2}
+    assert (found.status, found.findings) == (0, ())
+
+
+def test_a_given_tensor_that_is_returned_must_have_the_right_values(task):
+    _, found = of_sums(task, "sums, total[0] * 0 + x.sum() * 1.001")
+    assert found.status == 1 and "wrong-result" in [one.check for one in found.findings]
+
+
+def test_memory_for_results_need_not_be_read(task):
+    problem, _ = of_sums(task, "sums, total[0]")
+    case = next(iter(problem.cases(0)))
+    assert n_bytes(speed.inputs_of(problem, case)) == 60 * 4
+
+
+EIGEN_TASK = """
+import torch
+
+def generate_input(n, seed):
+    x = torch.randn(n, n, device="cuda", generator=torch.Generator("cuda").manual_seed(seed))
+    return x + x.T
+
+def ref_kernel(data):
+    return torch.linalg.eigh(data).eigenvectors
+
+def check_implementation(data, output):
+    values = output.mT @ data @ output
+    return torch.allclose(values, values.diagonal().diag(), 1e-3, 1e-3)
+"""
+
+
+@pytest.mark.parametrize(("factor", "status"), [("-1", 3), ("1", 0), ("2", 1)])
+def test_results_that_the_reference_does_not_determine_are_not_judged(task, factor, status):
+    (task / "reference.py").write_text(
+        EIGEN_TASK.replace("return torch.allclose", "return output.norm() < 3 and torch.allclose")
+    )
+    head = (task / "task.yml").read_text().partition("tests:")[0]
+    (task / "task.yml").write_text(f'{head}tests:\n  - {{"n": 8, "seed": 1}}\n')
+    (task / "submission.py").write_text(
+        f"import torch\n\ndef custom_kernel(x):\n    return {factor} * torch.linalg.eigh(x).eigenvectors\n"
+    )
+    problem, candidate = read_task(task)
+    found = verifier.verify(problem, candidate, verifier.Settings(seed=3, timed=False))
+    assert found.status == status, found.findings
+    assert ("eigh" in found.blocked) == (status == 3)
 
 
 TUPLE_TASK = '''

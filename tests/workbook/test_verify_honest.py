@@ -316,6 +316,40 @@ def test_a_kernel_may_call_libdevice_and_must_fit_shapes(tmp_path):
     assert found == 1 and verdict["findings"][0]["check"] == "raises"
 
 
+ROUNDING = """
+import torch, triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def rounding_kernel(y_ptr, z_ptr, x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(y_ptr + at, x.to(tl.float8e4nv).to(tl.float32), mask=at < n)
+    tl.store(z_ptr + at, x.to(tl.bfloat16), mask=at < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y, z = torch.empty_like(x), torch.empty_like(x, dtype=torch.bfloat16)
+        rounding_kernel[(triton.cdiv(x.numel(), 256),)](y, z, x, x.numel(), BLOCK=256)
+        return y, z
+"""
+ROUNDED = problem(
+    "x = args[0]\n"
+    "narrow = x.clamp(-448, 448).to(torch.float8_e4m3fn)\n"
+    "return narrow.to(x.dtype), x.bfloat16()",
+    "return [200 * torch.randn(8, 600)]",
+)
+
+
+def test_a_kernel_may_round_to_narrow_types(tmp_path):
+    found, _, text = verdict_of(ROUNDING, tmp_path, ROUNDED)
+    assert found == 0, text
+    wrong = ROUNDING.replace("x.to(tl.float8e4nv)", "(0.93 * x).to(tl.float8e4nv)")
+    found, _, text = verdict_of(wrong, tmp_path, ROUNDED)
+    assert found == 1, text
+
+
 @without_gpu
 def test_a_name_that_only_nvcc_knows_is_not_judged(tmp_path):
     source = """

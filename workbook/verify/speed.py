@@ -148,9 +148,13 @@ def _refused(reason: str, case: Case) -> Finding:
 
 def _speed(problem: Problem, group: Sequence[Case], raw: dict[str, Any]) -> Speed:
     case = group[0]
-    read = [one for i, one in enumerate(tensors_of(case.args)) if i not in problem.unread]
-    bound_us = _bound_us(read, n_bytes([problem.reference(*case.args)]))
+    bound_us = _bound_us(inputs_of(problem, case), n_bytes([problem.reference(*case.args)]))
     return _compared(case.label, raw, _time_reference(problem, group), bound_us)
+
+
+def inputs_of(problem: Problem, case: Case) -> list[torch.Tensor]:
+    """The tensors that a call must read: all but those for results."""
+    return [one for i, one in enumerate(tensors_of(case.args)) if i not in problem.unread]
 
 
 def _compared(label: str, raw: dict[str, Any], reference: Timing, bound_us: float) -> Speed:
