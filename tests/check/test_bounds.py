@@ -152,6 +152,19 @@ def test_a_result_in_fp8_is_rounded_once(dtype):
             assert_result("mine", wrong.to(rounded.dtype), lambda x: x * 1.0, [x])
 
 
+def test_a_result_between_two_numbers_of_fp8_may_become_either():
+    x = torch.tensor([42.0, 20.0, 9.0]) / 3
+
+    def quantized(x):
+        return (x * 3).to(torch.float8_e4m3fn)
+
+    below, above = (torch.tensor([one, 20.0, 9.0]).to(torch.float8_e4m3fn) for one in (40.0, 44.0))
+    assert_result("mine", below, quantized, [x])
+    assert_result("mine", above, quantized, [x])
+    with pytest.raises(Mismatch, match="1 of 3 elements"):
+        assert_result("mine", above, quantized, [x * (1 - 1e-4)])
+
+
 def test_a_result_beyond_fp8_may_be_its_largest_number_or_nan():
     """Conversions differ: some saturate, others give NaN."""
     x = torch.tensor([300.0, 460.0, 1e4, -1e4, math.inf, math.nan])

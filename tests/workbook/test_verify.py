@@ -321,6 +321,20 @@ def test_a_candidate_that_hangs_is_stopped(tmp_path):
     assert re.search("ran (for more than 3 s|past its time)", ran.stdout), ran.stdout
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        'raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")',
+        'print("RuntimeError: CUDA error: out of memory", file=sys.stderr, flush=True); os._exit(1)',
+    ],
+)
+def test_a_gpu_that_others_have_filled_is_no_mistake(tmp_path, body):
+    (tmp_path / "mine.py").write_text(f"import os, sys\nimport torch\n\ndef f(x):\n    {body}\n")
+    ran = verify("mine.py:f", "--reference", "torch.square", "--shapes", "4x4", cwd=tmp_path)
+    assert ran.returncode == 3, ran.stdout
+    assert "memory is full" in ran.stdout
+
+
 TUNED = """
 import torch
 import triton

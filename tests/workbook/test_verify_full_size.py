@@ -64,6 +64,7 @@ def test_a_sample_of_a_large_tensor_has_runs_from_everywhere():
     found = full_size.sampled(large, 1)
     assert found.numel() == 1 << 20 and found.min() < 1 << 20 and found.max() > 15 << 20
     assert not torch.equal(found, full_size.sampled(large, 2))
+    assert found[-1] == large[-1]
 
 
 X = torch.randn(256, 8192, generator=torch.Generator().manual_seed(1))

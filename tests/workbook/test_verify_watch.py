@@ -58,6 +58,8 @@ def seen_by_the_watch(tmp_path):
             "    module.register_module_forward_hook(lambda *args: None)",
             "hooks of all modules",
         ),
+        ("import glob; glob.glob('/srv/**/*.json', recursive=True)", "searches /srv"),
+        ("import os; os.listdir('/')", "searches /"),
         (
             "try: 1 / 0\n    except ZeroDivisionError as error: error.__traceback__.tb_frame",
             "walks the call stack (tb_frame)",

@@ -46,12 +46,15 @@ def change(args: Any, turn: int) -> None:
 
 
 def sampled(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """About a million of a tensor's elements, in short runs at random places; all if there are no more."""
+    """About a million of a tensor's elements, in short runs at random places and at the end; all if there
+    are no more.
+    """
     flat = tensor.detach().reshape(-1)
     if flat.numel() <= _N_BLOCKS * _WIDTH:
         return flat.cpu()
     generator = torch.Generator().manual_seed(seed)
     starts = torch.randint(flat.numel() - _WIDTH, (_N_BLOCKS, 1), generator=generator)
+    starts[-1] = flat.numel() - _WIDTH  # where the last threads work, which often have less to do
     places = (starts + torch.arange(_WIDTH)).to(flat.device)
     return flat[places].reshape(-1).cpu()
 

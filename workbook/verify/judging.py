@@ -16,17 +16,22 @@ from helpers.check.matching import bits_of
 from helpers.check.operation import operators_of
 from helpers.check.results import Results, as_results, assert_result, expected_of
 from workbook.usage import UsageError, first_line
+from workbook.verify.accuracy import (
+    TF32,
+    imprecision,
+    is_as_accurate,
+    is_finite,
+    is_near,
+    within_unknown_sums,
+)
 from workbook.verify.arguments import leaves, tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import SLOW, Answer, Raised
 from workbook.verify.verdict import LIMIT, NOTE, WRONG, Finding
 from workbook.verify.wide import forced
 
-_COARSE = 2.0**-6  # a relative error above this is not a matter of precision
-_TF32 = 2.0**-14  # of products whose factors are rounded to TF32, the error is about 2**-12
-_UNKNOWN_TERMS = 4096
-_OWN_ERRORS = 1.5  # how much larger than the reference's own errors others may be that are rounded alike
-_FLOAT32 = 2.0**-20  # a smaller error is one of float32's own
+_OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+NO_MEMORY = "Something is not judged: the GPU's memory is full."
 
 
 class Judge:
@@ -91,7 +96,7 @@ class Judge:
         try:
             own = self.own_results(case)
             expected = self._expected(case)
-            if _is_finite(tensors_of(case.args)) and not _is_finite((*expected.tensors, *own)):
+            if is_finite(tensors_of(case.args)) and not is_finite((*expected.tensors, *own)):
                 return False
             value = own[0] if expected.is_single else own
             assert_result(
@@ -167,7 +172,7 @@ class Judge:
         """
         expected = self._expected(case).tensors
         return len(expected) == len(answer.results) and all(
-            _is_near(got, e.to(got.device)) for got, e in zip(answer.results, expected, strict=True)
+            is_near(got, e.to(got.device)) for got, e in zip(answer.results, expected, strict=True)
         )
 
     def judge_results(self, case: Case, results: Sequence[torch.Tensor]) -> Finding | None:
@@ -245,8 +250,8 @@ class Judge:
                 case=case.label, expected=expected, precision=self._problem.precision,
             )  # fmt: skip
         except check.Mismatch as mismatch:
-            if _within_unknown_sums(case, got, own, expected) or (
-                _is_as_accurate(got, own, expected.tensors) and not self.can_judge(case)
+            if within_unknown_sums(case, got, own, expected) or (
+                is_as_accurate(got, own, expected.tensors) and not self.can_judge(case)
             ):
                 return None
             found = self._finding(mismatch, severity, got, expected)
@@ -266,9 +271,9 @@ class Judge:
         reason = reason[0].upper() + reason[1:]
         if "never wr" in mismatch.finding:
             return Finding("never-written", severity, f"{reason}.", evidence)
-        error = _imprecision(got, expected.tensors)
+        error = imprecision(got, expected.tensors)
         # The checker names TF32 only where factors are multiplied.
-        is_tf32 = "TF32" in str(mismatch) and error > _TF32
+        is_tf32 = "TF32" in str(mismatch) and error > TF32
         if not is_tf32:
             evidence = "\n".join(line for line in evidence.splitlines() if "TF32" not in line)
         if error:
@@ -296,6 +301,8 @@ class Judge:
         try:
             with forced(case.args):
                 return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
             says = f"{type(error).__name__}: {first_line(error)}"
             raise UsageError(f"{self._problem.name}: its reference fails in float64 ({says}).") from None
@@ -315,63 +322,19 @@ class Judge:
         return reference
 
 
+def lacks_memory(says: str) -> bool:
+    """Whether an error says that the GPU's memory is full, which other programs use, too."""
+    return any(one in says for one in _OUT_OF_MEMORY)
+
+
 def of_error(error: Raised, case: Case) -> Finding:
     """The finding that a call raised an error."""
     if error.kind == SLOW:
         return Finding("raises", NOTE, f"Something is not judged: {error}.", case.label)
+    if lacks_memory(str(error)):
+        return Finding("raises", NOTE, NO_MEMORY, case.label)
     severity = LIMIT if case.role == BEYOND else WRONG
     return Finding("raises", severity, f"It fails: {error}.", case.label)
-
-
-def _within_unknown_sums(
-    case: Case, got: Sequence[torch.Tensor], own: Sequence[torch.Tensor], expected: Results
-) -> bool:
-    """Whether results that depend on integers and parameters alone, such as those of an embedding, are as
-    accurate as sums of `_UNKNOWN_TERMS` terms are; nothing tells how many there are.
-    """
-    if any(one.is_floating_point() or one.is_complex() for one in tensors_of(case.args)):
-        return False
-    shapes = [[one.shape for one in of] for of in (got, own, expected.tensors)]
-    if shapes[0] != shapes[1] or shapes[1] != shapes[2] or not all(one.is_floating_point() for one in got):
-        return False
-    for g, e in zip(got, expected.tensors, strict=True):
-        unit = 3 * (torch.finfo(g.dtype).eps + torch.finfo(torch.float32).eps * _UNKNOWN_TERMS**0.5) / 2
-        size = e.double().square().mean().sqrt()
-        if not bool(((g.double() - e).abs() <= unit * (e.abs() + size)).all()):
-            return False
-    return True
-
-
-def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
-    return all(bool(one.double().isfinite().all()) for one in tensors if one.is_floating_point())
-
-
-def _is_as_accurate(
-    got: Sequence[torch.Tensor], own: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
-) -> bool:
-    """Whether results are about as accurate as the reference's own, which may convert to half precision."""
-    if not len(got) == len(own) == len(expected):
-        return False
-    for g, o, e in zip(got, own, expected, strict=True):
-        if g.shape != e.shape or o.shape != e.shape or not g.is_floating_point():
-            return False
-        errors = [(one.double() - e).abs() / (e.abs() + e.square().mean().sqrt()) for one in (g, o)]
-        for size in (torch.amax, lambda error: error.square().mean().sqrt()):
-            if e.numel() and not size(errors[0]) <= _OWN_ERRORS * size(errors[1]):
-                return False
-    return True
-
-
-def _is_near(got: torch.Tensor, expected: torch.Tensor) -> bool:
-    if got.shape != expected.shape or got.dtype != torch.float32:
-        return got.shape == expected.shape and torch.equal(got, expected.to(got.dtype))
-    if not got.numel():
-        return True
-    if not (got.isfinite().all() and expected.isfinite().all()):
-        return False
-    error, size = (got - expected).abs(), expected.square().mean().sqrt()
-    is_small = error.square().mean().sqrt() <= _TF32 * size
-    return bool(is_small and (error <= 4 * _TF32 * expected.abs().clamp(min=float(size))).all())
 
 
 def _without_poison(found: Finding, got: Sequence[torch.Tensor]) -> Finding:
@@ -386,23 +349,3 @@ def _without_poison(found: Finding, got: Sequence[torch.Tensor]) -> Finding:
 
 def _name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def _imprecision(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """The root mean square of the error, relative to the result's, if the error is small and spread evenly;
-    else 0.0.
-    """
-    largest = 0.0
-    for g, e in zip(got, expected, strict=False):
-        if g.shape != e.shape or not g.is_floating_point() or not _is_finite([g]) or not g.numel():
-            return 0.0
-        error, size = g.double() - e, e.double().square().mean().sqrt()
-        if not size or float(error.abs().max() / size) > _COARSE:
-            return 0.0
-        share = float((error != 0).double().mean())
-        if share < 0.5:  # a few wrong elements are not a matter of precision
-            return 0.0
-        largest = max(largest, float(error.square().mean().sqrt() / size))
-        if g.dtype == torch.float32 and largest < _FLOAT32:
-            return 0.0
-    return largest

@@ -12,7 +12,7 @@ from helpers import device
 from helpers.timing import Timing, TimingError, time_gpu
 from workbook.verify.arguments import map_tensors, n_bytes, overwrite, tensors_of
 from workbook.verify.full_size import change, difference, make_inputs, sampled
-from workbook.verify.judging import Judge
+from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
 from workbook.verify.problem import Case, FullSize, Problem
 from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding, Speed
@@ -103,6 +103,8 @@ def measure_full_size(
         raw = suspect.time("timed", case, [], _BUDGET_S)
         got = () if "refused" in raw else suspect.sample(seed + 1)
     except Raised as error:
+        if lacks_memory(str(error)):
+            return [Finding("raises", NOTE, NO_MEMORY, case.label)], []
         return [Finding("raises", WRONG, f"It fails at the benchmark's own sizes: {error}.", case.label)], []
     finally:
         suspect.close()  # it has filled the GPU's memory

@@ -16,7 +16,7 @@ from workbook.sandbox.process import Limits, WorkerDied
 from workbook.usage import UsageError, first_line
 from workbook.verify import checks, source, speed
 from workbook.verify.arguments import alike, map_tensors
-from workbook.verify.judging import Judge
+from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
 from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, Problem
 from workbook.verify.suspect import TOO_LARGE, Forged, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Speed, Verdict
@@ -115,6 +115,8 @@ class _Verification:
             self._add([Finding("forged-answer", DISHONEST, says)])
         except Raised as error:  # while it was asked for something that runs none of its code
             self._fail(error, "")
+        except torch.OutOfMemoryError:
+            self._add([Finding("raises", NOTE, NO_MEMORY)])
         return self._verdict()
 
     def _examine(self, suspect: Suspect, cases: Sequence[Case]) -> None:
@@ -217,6 +219,8 @@ class _Verification:
         """Call the reference once, so that its mistakes aren't taken for the candidate's."""
         try:
             return self._judge.look_at(case)
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:
             says = f"{type(error).__name__}: {first_line(error)}"
             raise UsageError(f"{self._problem.name}: its reference fails on {case.label} ({says}).") from None
@@ -294,7 +298,9 @@ class _Verification:
     def _fail(self, error: Raised, when: str) -> None:
         text = str(error)
         needs_gpu = self._needs_gpu(text) and error.kind not in _OWN_FAULT
-        if error.kind in ("ModuleNotFoundError", "too large") or needs_gpu:
+        if lacks_memory(text):
+            self._add([Finding("raises", NOTE, NO_MEMORY, when)])
+        elif error.kind in ("ModuleNotFoundError", "too large") or needs_gpu:
             self._blocked = text
         else:
             self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])
@@ -318,6 +324,8 @@ class _Verification:
     def _of_death(self, gone: WorkerDied) -> list[Finding]:
         if gone.mistake == "timeout" and not self._on_gpu and self._candidate.has_kernels:
             return [Finding("raises", NOTE, f"Something is not judged: the candidate {gone}.")]
+        if lacks_memory(gone.log):
+            return [Finding("raises", NOTE, NO_MEMORY)]
         check = "forged-answer" if gone.mistake in ("forged-answer", "unusable") else "raises"
         severity = DISHONEST if check == "forged-answer" else LIMIT if self._is_beyond else WRONG
         last = (gone.log.strip().splitlines() or [""])[-1]

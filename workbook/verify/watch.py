@@ -46,6 +46,7 @@ _STARTS = {
     "os.exec": "replaces the process",
     "socket.connect": "opens a network connection",
 }
+_SEARCHES = ("os.listdir", "os.scandir", "glob.glob")
 # Modules through which code reaches these events; their frames don't say who asked.
 _BETWEEN = (
     "inspect", "traceback", "subprocess", "os", "posixpath", "genericpath", "pathlib", "io", "codecs",
@@ -127,7 +128,7 @@ class Watch:
                 place = os.fsdecode(place)
             if not isinstance(place, str) or self._is_own(os.path.abspath(place)):
                 return
-            found = "files", f"opens {os.path.abspath(place)}"
+            found = "files", f"{'searches' if event in _SEARCHES else 'opens'} {os.path.abspath(place)}"
         if found not in self.events and len(self.events) < 20:
             self.events.append(found)
 
@@ -284,7 +285,7 @@ _BUILD_VARIABLES = (
 _DECISIVE_VARIABLES = ("TORCH_COMPILE_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
                        "PYTORCH_NO_CUDA_MEMORY_CACHING")  # fmt: skip
 _USUAL_VALUES = {"CUDA_LAUNCH_BLOCKING": "0"}
-_AUDITED = {*_PEEKS, *_STARTS, "open", "object.__getattr__", "ctypes.dlsym"}
+_AUDITED = {*_PEEKS, *_STARTS, *_SEARCHES, "open", "object.__getattr__", "ctypes.dlsym"}
 
 
 def _compiling() -> tuple[str, bool]:

@@ -1,0 +1,90 @@
+"""How accurate results are, where the bounds that are derived from the arithmetic don't decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from helpers.check.results import Results
+from workbook.verify.arguments import tensors_of
+from workbook.verify.problem import Case
+
+_COARSE = 2.0**-6  # a relative error above this is not a matter of precision
+TF32 = 2.0**-14  # of products whose factors are rounded to TF32, the error is about 2**-12
+_UNKNOWN_TERMS = 4096
+_OWN_ERRORS = 1.5  # how much larger than the reference's own errors others may be that are rounded alike
+_FLOAT32 = 2.0**-20  # a smaller error is one of float32's own
+
+
+def within_unknown_sums(
+    case: Case, got: Sequence[torch.Tensor], own: Sequence[torch.Tensor], expected: Results
+) -> bool:
+    """Whether results that depend on integers and parameters alone, such as those of an embedding, are as
+    accurate as sums of `_UNKNOWN_TERMS` terms are; nothing tells how many there are.
+    """
+    if any(one.is_floating_point() or one.is_complex() for one in tensors_of(case.args)):
+        return False
+    shapes = [[one.shape for one in of] for of in (got, own, expected.tensors)]
+    if shapes[0] != shapes[1] or shapes[1] != shapes[2] or not all(one.is_floating_point() for one in got):
+        return False
+    for g, e in zip(got, expected.tensors, strict=True):
+        unit = 3 * (torch.finfo(g.dtype).eps + torch.finfo(torch.float32).eps * _UNKNOWN_TERMS**0.5) / 2
+        size = e.double().square().mean().sqrt()
+        if not bool(((g.double() - e).abs() <= unit * (e.abs() + size)).all()):
+            return False
+    return True
+
+
+def is_finite(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all floating-point numbers are finite."""
+    return all(bool(one.double().isfinite().all()) for one in tensors if one.is_floating_point())
+
+
+def is_as_accurate(
+    got: Sequence[torch.Tensor], own: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
+) -> bool:
+    """Whether results are about as accurate as the reference's own, which may convert to half precision."""
+    if not len(got) == len(own) == len(expected):
+        return False
+    for g, o, e in zip(got, own, expected, strict=True):
+        if g.shape != e.shape or o.shape != e.shape or not g.is_floating_point():
+            return False
+        errors = [(one.double() - e).abs() / (e.abs() + e.square().mean().sqrt()) for one in (g, o)]
+        for size in (torch.amax, lambda error: error.square().mean().sqrt()):
+            if e.numel() and not size(errors[0]) <= _OWN_ERRORS * size(errors[1]):
+                return False
+    return True
+
+
+def is_near(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether a float32 result is off by less than rounding to TF32 would cause; others must be equal."""
+    if got.shape != expected.shape or got.dtype != torch.float32:
+        return got.shape == expected.shape and torch.equal(got, expected.to(got.dtype))
+    if not got.numel():
+        return True
+    if not (got.isfinite().all() and expected.isfinite().all()):
+        return False
+    error, size = (got - expected).abs(), expected.square().mean().sqrt()
+    is_small = error.square().mean().sqrt() <= TF32 * size
+    return bool(is_small and (error <= 4 * TF32 * expected.abs().clamp(min=float(size))).all())
+
+
+def imprecision(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """The root mean square of the error, relative to the result's, if the error is small and spread evenly;
+    else 0.0.
+    """
+    largest = 0.0
+    for g, e in zip(got, expected, strict=False):
+        if g.shape != e.shape or not g.is_floating_point() or not is_finite([g]) or not g.numel():
+            return 0.0
+        error, size = g.double() - e, e.double().square().mean().sqrt()
+        if not size or float(error.abs().max() / size) > _COARSE:
+            return 0.0
+        share = float((error != 0).double().mean())
+        if share < 0.5:  # a few wrong elements are not a matter of precision
+            return 0.0
+        largest = max(largest, float(error.square().mean().sqrt() / size))
+        if g.dtype == torch.float32 and largest < _FLOAT32:
+            return 0.0
+    return largest
