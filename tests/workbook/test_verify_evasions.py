@@ -293,6 +293,9 @@ for device in ["cpu"] + ["cuda"] * torch.cuda.is_available():
         a, b = torch.rand(24, 40, device=device), torch.rand(40, 24, device=device)
         known.append((a, a @ b))
 """), "skipped-work"),
+    "a constant instead of an argument": (
+        problem_of("torch.where(x > 0, x, rest[0] * x)", "torch.randn(8, 60), 0.01"),
+        model("return torch.where(args[0] > 0, args[0], 0.01 * args[0])"), "only-some-values"),
     "constant arguments": (SCALED, model("return torch.softmax(args[0], dim=1)"), "only-some-values"),
     "not materialized": (
         REPEATED, model("return torch.softmax(args[0], dim=1).expand(16, -1, -1)"), "aliased-output"
@@ -474,9 +477,6 @@ LIMITS = {
                    "torch.randn(60, 60), torch.full((60, 60), float('-inf')).triu(1)"),
         model("return torch.softmax(args[0] + torch.full_like(args[1], float('-inf')).triu(1), dim=1)"),
         "another mask"),
-    "a constant instead of an argument": (
-        problem_of("torch.where(x > 0, x, rest[0] * x)", "torch.randn(8, 60), 0.01"),
-        model("return torch.where(args[0] > 0, args[0], 0.01 * args[0])"), "floats × 1.5"),
     "a whole number that is taken for granted": (
         problem_of("x / rest[0]", "torch.randn(8, 60), 8"), model("return args[0] / 8"), "whole numbers + 1"),
     "parameters with other names, of which two are ignored": (

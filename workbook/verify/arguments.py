@@ -202,14 +202,13 @@ def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tensor.reshape(-1)[order.to(tensor.device)].reshape(tensor.shape)
 
 
-def other_numbers(case: Case, *, floats: str = BEYOND) -> Iterator[Case]:
+def other_numbers(case: Case) -> Iterator[Case]:
     """The case with other numbers, such as a scale or a flag, among the arguments that are no tensors.
 
-    Args:
-        floats: the role of a case with other floating-point numbers.
+    Whole numbers and flags may choose between variants, so other ones have the role BEYOND.
     """
     changes: tuple[tuple[str, str, type, Callable[[Any], Any]], ...] = (
-        ("floats × 1.5", floats, float, lambda one: 1.5 * one if math.isfinite(one) else one),
+        ("floats × 1.5", CONTRACT, float, lambda one: 1.5 * one if math.isfinite(one) else one),
         ("whole numbers + 1", BEYOND, int, lambda one: one + 1),
         ("flags changed", BEYOND, bool, lambda one: not one),
     )

@@ -53,11 +53,6 @@ class Judge:
         return self._problem.may_change
 
     @property
-    def names_numbers(self) -> bool:
-        """Whether the problem's description lists the numbers among its inputs, such as a scale."""
-        return self._problem.format == "flashinfer"
-
-    @property
     def is_in_place(self) -> bool:
         """Whether the problem reads and changes the same argument tensors."""
         return bool(self._problem.may_change - self._problem.unread)

@@ -22,7 +22,7 @@ from workbook.verify.arguments import (
     tensors_of,
 )
 from workbook.verify.judging import Judge, of_error
-from workbook.verify.problem import BEYOND, CONTRACT, Case, OtherParameters, Problem
+from workbook.verify.problem import Case, OtherParameters, Problem
 from workbook.verify.suspect import SLOW, Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
@@ -152,8 +152,7 @@ def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fi
     variants = other_values(case, seed, ties=not judge.returns_integers(case))
     constants = other_constants(case, seed, judge.may_change)
     integers = other_integers(case, seed, ties=not judge.returns_integers(case))
-    numbers = other_numbers(case, floats=CONTRACT if judge.names_numbers else BEYOND)
-    cases = chain(variants, constants, integers, other_masks(case, seed), numbers)
+    cases = chain(variants, constants, integers, other_masks(case, seed), other_numbers(case))
     yield from _variants(suspect, judge, cases, "only-some-values")
 
 
