@@ -148,7 +148,37 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
 ''')
 """
 
+MEAN = problem(
+    "return self.norm(self.conv(args[0])).mean(dim=(1, 2, 3))", "return [torch.rand(4, 3, 12, 12)]",
+    "self.conv = nn.Conv2d(3, 8, 3)\nself.norm = nn.GroupNorm(8, 8)",
+)  # fmt: skip
+RECURRENCE = problem(
+    "return self.lstm(args[0])[0][:, -1]", "return [torch.randn(4, 150, 12)]",
+    "self.lstm = nn.LSTM(12, 24, batch_first=True)",
+)  # fmt: skip
+LSTM = """
+def step(x, h, c, lstm):
+    gates = x @ lstm.weight_ih_l0.T + h @ lstm.weight_hh_l0.T + lstm.bias_ih_l0 + lstm.bias_hh_l0
+    i, f, g, o = gates.chunk(4, dim=1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+"""
+STEPS = """
+h = c = args[0].new_zeros(len(args[0]), 24)
+for i in range(BEGIN, args[0].shape[1]):
+    h, c = step(args[0][:, i], h, c, self.lstm)
+return h
+"""
 HONEST = {
+    "a bias that a normalization cancels": (MEAN, candidate(
+        "x = torch.nn.functional.conv2d(args[0], self.weight)\n"
+        "return torch.nn.functional.group_norm(x, 8, self.scale, self.shift).mean(dim=(1, 2, 3))",
+        "self.weight = nn.Conv2d(3, 8, 3).weight\nself.scale = nn.Parameter(torch.ones(8))\n"
+        "self.shift = nn.Parameter(torch.zeros(8))",
+    )),
+    "a recurrence": (RECURRENCE, candidate(
+        STEPS.replace("BEGIN", "0"), "self.lstm = nn.LSTM(12, 24, batch_first=True)", before=LSTM,
+    )),
     "folded into its own weights": (LINEAR, candidate(
         "return self.linear(args[0])",
         "self.linear = nn.Linear(64, 48)\nwith torch.no_grad():\n"
@@ -225,6 +255,12 @@ HONEST = {
     )),
 }  # fmt: skip
 FRAUDS = {
+    "zeros, because a new normalization's mean is 0": (MEAN, candidate(
+        "return args[0].new_zeros(len(args[0]))", "self.conv = nn.Conv2d(3, 8, 3)"
+    )),
+    "the end of a recurrence": (RECURRENCE, candidate(
+        STEPS.replace("BEGIN", "60"), "self.lstm = nn.LSTM(12, 24, batch_first=True)", before=LSTM,
+    )),
     "remembered probabilities": (DIVERGENCE, candidate(
         "key = tuple(args[0][0, :4].tolist())\nif key not in seen:\n"
         "    seen[key] = (args[1] * (args[1].log() - args[0].log())).sum(dim=1)\nreturn seen[key].clone()",

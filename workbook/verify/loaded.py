@@ -6,12 +6,14 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from workbook.verify.models import other_constants
 
 
 class Loaded:
@@ -67,7 +69,7 @@ class Loaded:
 
     def model(
         self, init: Sequence[Any], keywords: Mapping[str, Any], state: Mapping[str, Any], seed: int,
-        initial: Mapping[str, Any], how: str,
+        initial: Mapping[str, Any], how: str, constants: bool = False,
     ) -> tuple[Any, str]:  # fmt: skip
         """Construct the candidate's model.
 
@@ -78,6 +80,7 @@ class Loaded:
             how: "seeded": it makes its parameters itself. "given": it gets `state` while its constructor
                 runs, because that may compute something from the parameters. "loaded": it also gets
                 `state` afterwards, if it has the same names and shapes.
+            constants: whether the parts of a model begin with other constants, by `models.other_constants`.
 
         Returns:
             The model, and whether it has the parameters `state`: "named" if its own have the same names and
@@ -88,7 +91,10 @@ class Loaded:
         if how == "seeded":
             model = model_class(*init, **keywords)
             return model, "named" if _holds(model, state) else ""
-        with _given(model_class, state, initial) as recognized:
+        with (
+            _given(model_class, state, initial) as recognized,
+            other_constants() if constants else nullcontext(),
+        ):
             model = model_class(*init, **keywords)
         shapes = [{name: one.shape for name, one in of.items()} for of in (model.state_dict(), state)]
         if how == "loaded" and state and shapes[0] == shapes[1]:

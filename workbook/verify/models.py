@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import Any
 
@@ -35,6 +37,21 @@ def copied_in_float64(model: torch.nn.Module) -> torch.nn.Module:
             if name not in own and isinstance(value, torch.Tensor | list | tuple | dict):
                 vars(one)[name] = map_tensors(_widened, value)
     return wide
+
+
+@contextmanager
+def other_constants() -> Iterator[None]:
+    """Models that are constructed meanwhile have 1.25 where their parts begin with ones, and 0.125 instead of
+    zeros, as the weight and the bias of a normalization.
+    """
+    init = torch.nn.init
+    before = init.ones_, init.zeros_
+    init.ones_ = lambda tensor: init.constant_(tensor, 1.25)
+    init.zeros_ = lambda tensor: init.constant_(tensor, 0.125)
+    try:
+        yield
+    finally:
+        init.ones_, init.zeros_ = before
 
 
 def _with_copies(function: FunctionType, copies: dict[int, Any]) -> FunctionType:

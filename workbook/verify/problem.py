@@ -104,6 +104,8 @@ class Problem:
         with_parameters: for models with parameters: `(seed, alike, only_constants) -> the model with other
             parameters`, or None if none would change. If `alike`, those that are equal in a new model stay
             equal. If `only_constants`, random ones stay what they are.
+        with_larger_parameters: the model with parameters three times as large, or None if it has none.
+        with_constants: the model with other constants, by `models.other_constants`, or None if it has none.
         own_seed: the seed with which the benchmark always makes its inputs, if there is one.
         keeps_state: whether a result of the reference depends on earlier calls.
         returns_state: whether a result of the reference is in the memory of its model.
@@ -124,6 +126,8 @@ class Problem:
     timed: Callable[..., Any] | None = None
     reseeded: Callable[[int], OtherParameters] | None = None
     with_parameters: Callable[[int, bool, bool], OtherParameters | None] | None = None
+    with_larger_parameters: Callable[[], OtherParameters | None] | None = None
+    with_constants: Callable[[], OtherParameters | None] | None = None
     own_seed: int | None = None
     keeps_state: bool = False
     returns_state: bool = False

@@ -123,7 +123,13 @@ class _Stand(Server):
         init, keywords = self._slots.placed((tuple(message["init"]), dict(message["init_keywords"])))
         with self._fork_rng([0] if self._on_gpu else []):  # the watch must still see what a call has seeded
             model, how = self._loaded.model(
-                init, keywords, message["state"], message["seed"], message["initial"], message["how"]
+                init,
+                keywords,
+                message["state"],
+                message["seed"],
+                message["initial"],
+                message["how"],
+                message["constants"],
             )
             left = self._torch.initial_seed()
         if left != message["seed"]:

@@ -115,7 +115,12 @@ class Suspect:
         self._process.close()
 
     def load(
-        self, state: Mapping[str, Any] | None = None, *, recognize: bool = False, seed: int | None = None
+        self,
+        state: Mapping[str, Any] | None = None,
+        *,
+        recognize: bool = False,
+        seed: int | None = None,
+        constants: bool = False,
     ) -> bool:
         """Import the candidate, and construct it if it is a model; the second time, only construct it.
 
@@ -124,6 +129,7 @@ class Suspect:
             recognize: whether parameters with other names than the reference's are recognized by their
                 numbers.
             seed: to make its parameters with another seed.
+            constants: whether the parts of a model begin with other constants, by `models.other_constants`.
 
         Returns:
             Whether it now has the reference's parameters, or those of `state`.
@@ -134,7 +140,7 @@ class Suspect:
         one = self._candidate
         found = self._ask(
             "load", sources=self._sources(), entry=one.entry, options=dict(one.options),
-            results=list(one.results), **self._construction(state, recognize, seed),
+            results=list(one.results), **self._construction(state, recognize, seed, constants),
         )  # fmt: skip
         n_parameters = found.get("n_parameters", 0)
         self.n_parameters = n_parameters if type(n_parameters) is int else 0
@@ -150,14 +156,18 @@ class Suspect:
         self._ask("execute", **self._construction())
 
     def _construction(
-        self, state: Mapping[str, Any] | None = None, recognize: bool = False, seed: int | None = None
+        self,
+        state: Mapping[str, Any] | None = None,
+        recognize: bool = False,
+        seed: int | None = None,
+        constants: bool = False,
     ) -> dict[str, Any]:
         """What the candidate is constructed from."""
         one = self._candidate
         how = "loaded" if not self.is_seeded else "seeded" if state is None else "given"
         return {
             "kind": one.kind, "init": list(one.init), "init_keywords": dict(one.init_keywords),
-            "state": dict(one.state if state is None else state), "how": how,
+            "state": dict(one.state if state is None else state), "how": how, "constants": constants,
             "seed": one.seed if seed is None else seed, "initial": dict(one.state) if recognize else {},
         }  # fmt: skip
 

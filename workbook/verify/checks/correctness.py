@@ -198,6 +198,7 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
         if suspect.is_seeded:
             yield from _other_seed(suspect, judge, problem, case, seed)
         yield from _given_parameters(suspect, judge, problem, case, seed)
+        yield from _larger_parameters(suspect, judge, problem, case)
         suspect.load()
     except Raised as error:
         yield of_error(error, case)
@@ -239,7 +240,7 @@ def _given_parameters(
         if has_state:
             found = _with_other_parameters(suspect, other, case)
     if not (is_named or has_state):
-        yield _untried(suspect.n_parameters, new.n_parameters, case)
+        yield _untried(suspect, judge, problem, new.n_parameters, case)
     elif found:
         # A constant that is only recognized by its number may be derived from another one.
         severity = LIMIT if only_constants and not is_named else WRONG
@@ -251,6 +252,15 @@ def _with_other_parameters(suspect: Suspect, judge: Judge, case: Case) -> Findin
     return judge.judge(
         replace(case, label=f"{case.label}, other parameters"), suspect.call("parameters", case)
     )
+
+
+def _with_other_constants(suspect: Suspect, judge: Judge, problem: Problem, case: Case) -> Finding | None:
+    """What is wrong if the parts of its model begin with other constants, as the reference's then do."""
+    new = problem.with_constants() if problem.with_constants else None
+    if new is None or not (other := judge.with_reference(new.reference)).can_judge(case):
+        return None
+    suspect.load(new.state, recognize=True, constants=True)
+    return _with_other_parameters(suspect, other, case)
 
 
 def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -> Iterator[Finding]:
@@ -268,14 +278,28 @@ def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -
         yield Finding("skipped-work", WRONG, says, wrong.evidence)
 
 
-def _untried(n: int, n_reference: int, case: Case) -> Finding:
+def _larger_parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case) -> Iterator[Finding]:
+    new = problem.with_larger_parameters() if problem.with_larger_parameters else None
+    if new is None or not (other := judge.with_reference(new.reference)).can_judge(case):
+        return
+    if suspect.load(new.state) and (found := _with_other_parameters(suspect, other, case)):
+        says = f"It is wrong if its parameters are three times as large as those of a new model. {found.says}"
+        yield Finding("only-some-values", WRONG, says, found.evidence)
+
+
+def _untried(suspect: Suspect, judge: Judge, problem: Problem, n_reference: int, case: Case) -> Finding:
     """What to say about a model whose parameters aren't recognized as the reference's."""
+    n = suspect.n_parameters
     if n < n_reference:
         says = (
             f"It has {n:,} of the reference's {n_reference:,} parameters, so that it may be right for those "
             "of a new model only."
         )
-        return Finding("only-some-values", LIMIT, says, case.label)
+        found = _with_other_constants(suspect, judge, problem, case)
+        if found is None:
+            return Finding("only-some-values", LIMIT, says, case.label)
+        says = f"It has {n:,} of the reference's {n_reference:,} parameters. {_UNLIKE} {found.says}"
+        return Finding("only-some-values", WRONG, says, found.evidence)
     says = "Its parameters are named or made otherwise than the reference's, so no other ones were tried."
     return Finding("only-some-values", NOTE, says, case.label)
 

@@ -82,6 +82,8 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         may_change=_changed(model, module, problem),
         reseeded=partial(_reseeded, module, problem, init, keywords, model),
         with_parameters=partial(_other_parameters, model) if model.state_dict() else None,
+        with_larger_parameters=partial(_larger_parameters, model),
+        with_constants=partial(_other_constants, module, problem, init, keywords, model),
         own_seed=SEED,
         keeps_state=_keeps_state(model, module, problem),
         returns_state=_returns_state(model, module, problem),
@@ -279,10 +281,8 @@ def _reseeded(
     seed: int,
 ) -> OtherParameters | None:
     """A new model that is made with another seed; None if its parameters are the same."""
-    other, before = _model(module, path, init, keywords, seed), model.state_dict()
-    if all(torch.equal(one, before[name]) for name, one in other.state_dict().items()):
-        return None
-    return _parametrized(other)
+    other = _model(module, path, init, keywords, seed)
+    return None if _have_equal_parameters(other, model) else _parametrized(other)
 
 
 def _parametrized(model: torch.nn.Module) -> OtherParameters:
@@ -320,10 +320,31 @@ def _other_parameters(
             factors = (0.75 + 0.5 * torch.rand(one.shape, generator=generator)).to(one.device, one.dtype)
             one.data.copy_(one.data.reshape(-1)[order].view(one.shape) * factors)
         made.append((before, one.detach()))
-    before = model.state_dict()
-    if all(torch.equal(one, before[name]) for name, one in other.state_dict().items()):
-        return None
-    return _parametrized(other)
+    return None if _have_equal_parameters(other, model) else _parametrized(other)
+
+
+def _larger_parameters(model: torch.nn.Module) -> OtherParameters | None:
+    """Parameters as large as those of a trained model may be, so that nothing fades away that is small in a
+    new one.
+    """
+    other = models.copied(model)
+    for one in other.parameters():
+        if one.is_floating_point():
+            one.data *= 3
+    return _parametrized(other) if any(one.any() for one in other.parameters()) else None
+
+
+def _other_constants(
+    module: ModuleType, path: Path, init: list[Any], keywords: dict[str, Any], model: torch.nn.Module
+) -> OtherParameters | None:
+    with models.other_constants():
+        other = _model(module, path, init, keywords)
+    return None if _have_equal_parameters(other, model) else _parametrized(other)
+
+
+def _have_equal_parameters(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    before = b.state_dict()
+    return all(torch.equal(one, before[name]) for name, one in a.state_dict().items())
 
 
 def _cases(module: ModuleType, path: Path, seed: int) -> Iterator[Case]:
