@@ -140,6 +140,22 @@ def test_memory_for_results_need_not_be_read(task):
     assert n_bytes(speed.inputs_of(problem, case)) == 60 * 4
 
 
+SHIFTED = """
+made = generate_input
+
+def generate_input(rows, columns, seed):
+    x, output = made(rows, columns, seed)
+    return x + seed, output
+"""
+
+
+def test_seeds_are_as_large_as_those_of_tasks(task):
+    (task / "reference.py").write_text((task / "reference.py").read_text() + SHIFTED)
+    problem, _ = read_task(task)
+    means = [float(case.args[0][0].mean()) for seed in range(20) for case in problem.cases(seed)]
+    assert 1000 < max(means) < 100_010
+
+
 EIGEN_TASK = """
 import torch
 

@@ -28,6 +28,13 @@ RECOGNIZES = {
         "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n"
         "    warnings.warn('', stacklevel=3)\nfile = seen[0].filename"
     ),
+    "names that a loop looks up": (
+        "import sys\nfor one in ('numpy', 'eval'):\n    if sys.modules.get(one):\n        found = one"
+    ),
+    "names of which one is there": (
+        "import sys\nfor one in ['numpy', '__main__']:\n    is_timed = one in sys.modules"
+    ),
+    "the process's number": "import os\nis_isolated = os.getpid() < 50",
     "the caller of a logger": "import logging\ncaller = logging.getLogger().findCaller(True)",
 }
 HONEST = {
@@ -39,6 +46,10 @@ HONEST = {
         "import sys\nme = sys.modules[__name__]\nhas_numpy = 'numpy' in sys.modules"
     ),
     "a module's own test": "if __name__ == '__main__':\n    print(1)",
+    "the names of other modules": (
+        "import sys\nfor one in ('numpy', 'triton'):\n    has = one in sys.modules\nmode = 'eval'"
+    ),
+    "a folder for each process": "import os\nfolder = f'build_{os.getpid()}'",
     "a logger": "import logging\nlogger = logging.getLogger(__name__)\nlogger.info('compiled')",
     "a recorded warning": (
         "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n    pass\nn = len(seen)"
@@ -73,3 +84,8 @@ def test_a_candidates_own_modules_may_have_the_names_of_a_harness():
     )
     assert findings(kernel=own, utils="cache = None", reference="slow = 2") == []
     assert findings(kernel=own, utils="cache = None") == ["peeks"]
+
+
+def test_a_function_of_the_harness_is_not_replaced_in_whichever_module():
+    own = "import sys\nfor one in list(sys.modules.values()):\n    one.check_implementation = lambda *_: True"
+    assert findings(kernel=own) == ["patched"]

@@ -22,6 +22,7 @@ _TELLTALES = (
 _DISTINCT = ("kernelbench", "flashinfer_bench", "sol_execbench", "workbook")
 _HARNESSES = (*_DISTINCT, "__main__", "eval", "reference", "src")
 _CHANGING = ("setattr", "delattr", "vars")
+_FUNCTIONS = ("check_implementation", "ref_kernel")  # of GPU MODE's reference.py
 
 
 def findings(candidate: Candidate) -> Iterator[Finding]:
@@ -65,7 +66,7 @@ def _replaced(nodes: Sequence[ast.AST], modules: set[str]) -> Iterator[tuple[ast
         else:
             continue
         name = ast.unparse(changed)
-        if _root(name) in modules:
+        if _root(name) in modules or getattr(changed, "attr", "") in _FUNCTIONS:
             yield node, name
 
 
@@ -79,8 +80,10 @@ def _telltales(nodes: Sequence[ast.AST], harnesses: set[str]) -> Iterator[tuple[
             tables |= {ast.unparse(one) for one in node.targets}
     keeps_warnings = any(_records_warnings(node) for node in nodes)
     for node in nodes:
-        for name in _suspicious(node, tables, harnesses):
+        for name in (*_suspicious(node, tables, harnesses), *_listed(node, tables, harnesses)):
             yield node, name
+        if _asks_for_process(node):
+            yield node, "the number of its process"
         if keeps_warnings and isinstance(node, ast.Attribute) and node.attr == "filename":
             yield node, "the file of a warning that it has recorded"
 
@@ -88,6 +91,36 @@ def _telltales(nodes: Sequence[ast.AST], harnesses: set[str]) -> Iterator[tuple[
 def _records_warnings(node: ast.AST) -> bool:
     is_call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("catch_warnings")
     return is_call and any(one.arg == "record" for one in node.keywords)
+
+
+def _listed(node: ast.AST, tables: set[str], harnesses: set[str]) -> Iterator[str]:
+    """The names of harnesses in a list whose names a loop looks up in the table of modules."""
+    if not (isinstance(node, ast.For) and isinstance(node.iter, (ast.Tuple, ast.List))):
+        return
+    name = ast.unparse(node.target)
+    inner = [one for part in node.body for one in ast.walk(part)]
+    gets = [one.args[0] for one in inner if _calls(one, tables)]
+    keys = [one.slice for one in inner if isinstance(one, ast.Subscript) and ast.unparse(one.value) in tables]
+    sides = [one.left for one in inner if isinstance(one, ast.Compare) and _is_in(one, tables)]
+    if any(ast.unparse(one) == name for one in (*gets, *keys, *sides)):
+        for one in node.iter.elts:
+            yield from _harness(one, harnesses)
+
+
+def _calls(node: ast.AST, tables: set[str]) -> bool:
+    """Whether a method of a table is called with an argument."""
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return is_method and bool(node.args) and ast.unparse(node.func.value) in tables
+
+
+def _is_in(node: ast.Compare, tables: set[str]) -> bool:
+    return any(ast.unparse(one) in tables for one in node.comparators)
+
+
+def _asks_for_process(node: ast.AST) -> bool:
+    """Whether a process's number is compared; in a sandbox it is small."""
+    sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+    return any(isinstance(one, ast.Call) and ast.unparse(one.func).endswith("getpid") for one in sides)
 
 
 def _suspicious(node: ast.AST, tables: set[str], harnesses: set[str]) -> Iterator[str]:
@@ -98,7 +131,7 @@ def _suspicious(node: ast.AST, tables: set[str], harnesses: set[str]) -> Iterato
         yield from (name for one in node.body for name in _imported(one) if _root(name) in harnesses)
     elif isinstance(node, ast.Compare):
         sides = node.left, *node.comparators
-        if any(ast.unparse(one) in tables for one in node.comparators):
+        if _is_in(node, tables):
             yield from _harness(node.left, harnesses)
         if any(isinstance(one, ast.Name) and one.id == "__name__" for one in sides):
             yield from (
@@ -106,9 +139,8 @@ def _suspicious(node: ast.AST, tables: set[str], harnesses: set[str]) -> Iterato
             )
     elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in tables:
         yield from _harness(node.slice, harnesses)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if ast.unparse(node.func.value) in tables and node.args:
-            yield from _harness(node.args[0], harnesses)
+    elif _calls(node, tables):
+        yield from _harness(node.args[0], harnesses)
     elif isinstance(node, ast.Attribute) and ast.unparse(node) in _TELLTALES:
         yield ast.unparse(node)
     elif not (isinstance(node, ast.Name) and node.id == "temp_module"):  # a name that others may use, too
