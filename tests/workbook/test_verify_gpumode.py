@@ -156,6 +156,18 @@ def test_seeds_are_as_large_as_those_of_tasks(task):
     assert 1000 < max(means) < 100_010
 
 
+def test_a_root_is_no_decomposition(task):
+    reference = (task / "reference.py").read_text().replace("torch.softmax(", "torch.softmax(1e-4 * ")
+    (task / "reference.py").write_text(reference.replace("dim=-1)", "dim=-1).sqrt()"))
+    (task / "submission.py").write_text(
+        "import torch\n\ndef custom_kernel(data):\n    x, output = data\n"
+        "    return output.fill_(x.shape[1] ** -0.5)\n"
+    )
+    problem, candidate = read_task(task)
+    found = verifier.verify(problem, candidate, verifier.Settings(seed=3, timed=False))
+    assert found.tolerance_accepts and found.status == 1
+
+
 EIGEN_TASK = """
 import torch
 
