@@ -232,6 +232,27 @@ def test_a_launch_in_a_macro_and_with_template_arguments():
     )
 
 
+REVERSE = r"""
+extern __shared__ float row[];
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
+template <int N> __global__ void reverse(float* p, int n) {
+    auto pack = *reinterpret_cast<const Pack<float, N>*>(p + N * threadIdx.x);
+    for (int k = 0; k < N; ++k) row[N * threadIdx.x + k] = pack.v[k];
+    SYNC
+    for (int k = 0; k < N; ++k) p[N * threadIdx.x + k] = row[n - 1 - N * threadIdx.x - k];
+}
+void run(int64_t p, int n) { reverse<4><<<1, n / 4, n * sizeof(float)>>>((float*)p, n); }
+"""
+
+
+def test_shared_memory_may_be_declared_outside_of_functions_and_a_pointer_have_template_arguments():
+    x = torch.arange(64.0)
+    load("reverse", REVERSE.replace("SYNC", "__syncthreads();"), ["run"]).run(x.data_ptr(), 64)
+    assert torch.equal(x, torch.arange(63.0, -1, -1))
+    with pytest.raises(emulator.EmulatorError, match="`row`"):
+        load("reverse_early", REVERSE.replace("SYNC", ""), ["run"]).run(x.data_ptr(), 64)
+
+
 ENDLESS = r"""
 __global__ void wait(int* flag) {
     while (atomicAdd(flag, 0) == 0) {}

@@ -149,10 +149,13 @@ class CudaText:
 
     def collect_types(self) -> None:
         for i, token in enumerate(self.tokens):
-            if (token.text in ("typename", "class", "struct", "enum", "union") and self.is_word(i + 1)) or (
-                token.text == "using" and self.is_word(i + 1) and self.is_at(i + 2, "=")
+            name = i + 1
+            while self.is_at(name, "alignas", "__align__") and self.is_at(name + 1, "("):
+                name = self.tokens[name + 1].partner + 1
+            if (token.text in ("typename", "class", "struct", "enum", "union") and self.is_word(name)) or (
+                token.text == "using" and self.is_word(name) and self.is_at(name + 1, "=")
             ):
-                self.types.add(self.tokens[i + 1].text)
+                self.types.add(self.tokens[name].text)
             elif token.text == "typedef":
                 end = i
                 while end < len(self.tokens) and not self.is_at(end, ";"):
@@ -164,6 +167,8 @@ class CudaText:
         j = i - 1
         while self.is_at(j, *QUALIFIERS):
             j -= 1
+        if self.is_at(j, ">"):
+            j = self.before_arguments(j)
         if not (self.is_word(j) and self.tokens[j].text in self.types) or self.is_at(j - 1, ".", "->"):
             return None
         while (
@@ -173,6 +178,17 @@ class CudaText:
             if self.is_at(j + 1, "::") and self.is_word(j):
                 j -= 1
         return j + 1
+
+    def before_arguments(self, i: int) -> int:
+        """Returns the token before the template arguments that end with token i."""
+        depth = 0
+        while i >= 0:
+            depth += self.is_at(i, ">") - self.is_at(i, "<")
+            if depth == 0:
+                return i - 1
+            i = self.tokens[i].partner if self.is_at(i, ")", "]", "}") else i
+            i -= 1
+        return i
 
     def operand_ends(self, i: int) -> bool:
         """Whether token i can end an operand, so that a binary operator or a subscript follows."""

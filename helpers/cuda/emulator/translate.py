@@ -105,6 +105,7 @@ def _known_calls() -> frozenset[str]:
 class _Translator(CudaText):
     sites: list[tuple[int, str]] = field(default_factory=lambda: [(0, "")])
     kernels: list[str] = field(default_factory=list)
+    shared_by_all: dict[str, str] = field(default_factory=dict)  # `extern __shared__` outside of functions
 
     # ---- what the host cannot do
 
@@ -208,6 +209,10 @@ class _Translator(CudaText):
 
     def device(self, function: _Function) -> None:
         last = (function.body or function.parameters)[1]
+        if function.body:
+            words = {token.text for token in self.tokens[slice(*function.body)]}
+            declared = [text for name, text in self.shared_by_all.items() if name in words]
+            self.insert_after(function.body[0], " ".join(["", *declared]))
         if function.is_kernel and function.body:
             names = self.name_parameters(function)
             self.kernels.append(function.name)
@@ -244,6 +249,14 @@ class _Translator(CudaText):
             ):
                 tag = self.use(i, i)
                 self.insert_after(i, f"[wb::{tag}(0, {self.site(i, i)})]")
+
+    def find_shared(self) -> None:
+        """Removes declarations of dynamic shared memory outside of functions; functions get their own."""
+        for i in range(len(self.tokens)):
+            if self.is_at(i, "__shared__") and not self.in_device(i):
+                first, end, declared = self.declared(i, set())
+                self.replace(first, end, "")
+                self.shared_by_all |= declared
 
     def site(self, i: int, j: int) -> int:
         self.sites.append((self.line(i), " ".join(self.text(i, j).split())))
@@ -354,6 +367,12 @@ class _Translator(CudaText):
 
     def shared(self, i: int, scalars: set[str]) -> set[int]:
         """Translates one `__shared__` declaration and returns its tokens."""
+        first, end, declared = self.declared(i, scalars)
+        self.replace(first, end, " ".join(" ".join(declared.values()).split()))
+        return set(range(first, end + 1))
+
+    def declared(self, i: int, scalars: set[str]) -> tuple[int, int, dict[str, str]]:
+        """Returns the first and the last token of a `__shared__` declaration, and name -> C++ declaration."""
         first = i - 1 if self.is_at(i - 1, "extern", "static") else i
         end = i
         while not self.is_at(end, ";"):
@@ -373,7 +392,7 @@ class _Translator(CudaText):
             j += 1
         kind_text = " ".join(kind).replace(" :: ", "::")
         dynamic = self.is_at(first, "extern") or self.is_at(i + 1, "extern")
-        out = []
+        out: dict[str, str] = {}
         while True:
             name, dims = self.tokens[j].text, ""
             while self.is_at(j + 1, "["):
@@ -381,14 +400,14 @@ class _Translator(CudaText):
                 dims += self.text(j + 1, closing)
                 j = closing
             if dynamic:
-                out.append(f'wb::ptr<{kind_text}> {name} = wb::dynamic_shared<{kind_text}>("{name}");')
+                out[name] = f'wb::ptr<{kind_text}> {name} = wb::dynamic_shared<{kind_text}>("{name}");'
             else:
                 if not dims:
                     scalars.add(name)
                     dims = "[1]"
                 key = f"wb_key_{len(self.sites)}_{len(out)}"
                 array = f"{kind_text}{dims}"
-                out.append(
+                out[name] = (
                     f'static const wb::Key {key}{{"{name}"}}; auto {name} = wb::shared<{array}>({key});'
                 )
             j += 1
@@ -396,8 +415,7 @@ class _Translator(CudaText):
                 break
             j += 1
         self.site(i, end)  # makes the keys' names differ
-        self.replace(first, end, " ".join(" ".join(out).split()))
-        return set(range(first, end + 1))
+        return first, end, out
 
     # ---- host code
 
@@ -405,16 +423,7 @@ class _Translator(CudaText):
         for i in range(len(self.tokens)):
             if not self.is_at(i, "<<<"):
                 continue
-            first = i - 1
-            if self.is_at(first, ">"):
-                depth = 0
-                while True:
-                    depth += self.is_at(first, ">") - self.is_at(first, "<")
-                    if depth == 0:
-                        break
-                    first = self.tokens[first].partner if self.is_at(first, ")", "]", "}") else first
-                    first -= 1
-                first -= 1
+            first = self.before_arguments(i - 1) if self.is_at(i - 1, ">") else i - 1
             while self.is_at(first - 1, "::"):
                 first -= 2 if self.is_word(first - 2) else 1
             end = i + 1
@@ -431,6 +440,7 @@ class _Translator(CudaText):
     def run(self) -> Translation:
         self.functions = self.find_functions()
         self.check_words()
+        self.find_shared()
         for function in self.functions:
             self.device(function)
         self.launches()
