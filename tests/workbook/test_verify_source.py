@@ -49,6 +49,7 @@ HONEST = {
     "the names of other modules": (
         "import sys\nfor one in ('numpy', 'triton'):\n    has = one in sys.modules\nmode = 'eval'"
     ),
+    "a process that was forked": "import os\nfirst = os.getpid()\nis_forked = os.getpid() != first",
     "a folder for each process": "import os\nfolder = f'build_{os.getpid()}'",
     "a logger": "import logging\nlogger = logging.getLogger(__name__)\nlogger.info('compiled')",
     "a recorded warning": (

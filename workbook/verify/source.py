@@ -118,9 +118,10 @@ def _is_in(node: ast.Compare, tables: set[str]) -> bool:
 
 
 def _asks_for_process(node: ast.AST) -> bool:
-    """Whether a process's number is compared; in a sandbox it is small."""
+    """Whether a process's number is compared with a constant; in a sandbox it is small."""
     sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
-    return any(isinstance(one, ast.Call) and ast.unparse(one.func).endswith("getpid") for one in sides)
+    asks = any(isinstance(one, ast.Call) and ast.unparse(one.func).endswith("getpid") for one in sides)
+    return asks and any(isinstance(one, ast.Constant) for one in sides)
 
 
 def _suspicious(node: ast.AST, tables: set[str], harnesses: set[str]) -> Iterator[str]:

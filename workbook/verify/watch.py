@@ -54,7 +54,8 @@ _BETWEEN = (
 )  # fmt: skip
 _HARMLESS_PLACES = (
     "/usr/", "/lib", "/bin/", "/sbin/", "/etc/ld.so", "/sys/devices", "/sys/class", "/dev/null",
-    "/dev/nvidia", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/maps",
+    "/dev/nvidia", "/dev/urandom", "/opt/cuda", "/opt/nvidia", "/proc/cpuinfo", "/proc/meminfo",
+    "/proc/self/maps",
 )  # fmt: skip
 
 

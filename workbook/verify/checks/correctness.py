@@ -282,9 +282,15 @@ def _larger_parameters(suspect: Suspect, judge: Judge, problem: Problem, case: C
     new = problem.with_larger_parameters() if problem.with_larger_parameters else None
     if new is None or not (other := judge.with_reference(new.reference)).can_judge(case):
         return
-    if suspect.load(new.state) and (found := _with_other_parameters(suspect, other, case)):
+    if not suspect.load(new.state):
+        return
+    larger = replace(case, label=f"{case.label}, larger parameters")
+    suspect.put("parameters", case.args)
+    answer = suspect.call("parameters", larger)
+    if found := other.judge(larger, answer):
+        severity = LIMIT if other.is_nearly_right(larger, answer) else WRONG
         says = f"It is wrong if its parameters are three times as large as those of a new model. {found.says}"
-        yield Finding("only-some-values", WRONG, says, found.evidence)
+        yield Finding("only-some-values", severity, says, found.evidence)
 
 
 def _untried(suspect: Suspect, judge: Judge, problem: Problem, n_reference: int, case: Case) -> Finding:
