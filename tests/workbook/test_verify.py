@@ -264,7 +264,7 @@ def test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory(tmp_path):
         """
     status, verdict, text = verdict_of(source, tmp_path)
     assert status == 1 and verdict["is_right"], text
-    assert [one["check"] for one in verdict["findings"] if one["severity"] == "dishonest"] == ["peeks"]
+    assert {one["check"] for one in verdict["findings"] if one["severity"] == "dishonest"} == {"peeks"}
 
 
 def test_outputs_of_the_call_before_can_be_passed_again():

@@ -129,7 +129,11 @@ class Watch:
                 place = os.fsdecode(place)
             if not isinstance(place, str) or self._is_own(os.path.abspath(place)):
                 return
-            found = "files", f"{'searches' if event in _SEARCHES else 'opens'} {os.path.abspath(place)}"
+            found = "files", f"opens {os.path.abspath(place)}"
+            if event in _SEARCHES:  # and then the folders in it
+                found = "files", f"searches {os.path.abspath(place)}"
+                if any(what.startswith("searches ") for _, what in self.events):
+                    return
         if found not in self.events and len(self.events) < 20:
             self.events.append(found)
 
