@@ -303,12 +303,8 @@ def _other_parameters(
     """
     generator = torch.Generator().manual_seed(seed)
     other = models.copied(model)
-    names = ("running_mean", "running_var")
-    statistics = [one for name, one in other.named_buffers() if name.endswith(names)]
     made: list[tuple[torch.Tensor, torch.Tensor]] = []  # what each was, and what it is now
-    for one in (*other.parameters(), *statistics):
-        if not one.is_floating_point():
-            continue
+    for one in _learned(other):
         before = one.detach().clone()
         same = [now for then, now in made if alike and torch.equal(then, before)]
         if same:
@@ -323,15 +319,21 @@ def _other_parameters(
     return None if _have_equal_parameters(other, model) else _parametrized(other)
 
 
+def _learned(model: torch.nn.Module) -> list[torch.Tensor]:
+    """The parameters, and the statistics that normalizations keep, without integers."""
+    names = ("running_mean", "running_var")
+    statistics = [one for name, one in model.named_buffers() if name.endswith(names)]
+    return [one for one in (*model.parameters(), *statistics) if one.is_floating_point()]
+
+
 def _larger_parameters(model: torch.nn.Module) -> OtherParameters | None:
     """Parameters as large as those of a trained model may be, so that nothing fades away that is small in a
     new one.
     """
     other = models.copied(model)
-    for one in other.parameters():
-        if one.is_floating_point():
-            one.data *= 3
-    return _parametrized(other) if any(one.any() for one in other.parameters()) else None
+    for one in _learned(other):
+        one.data *= 3
+    return None if _have_equal_parameters(other, model) else _parametrized(other)
 
 
 def _other_constants(
