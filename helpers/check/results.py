@@ -80,6 +80,7 @@ def assert_result(
     tolerance: tuple[float, float] | None = None,
     precision: str | None = None,
     expected: Results | None = None,
+    operation: Operation | None = None,
     seed: int = 0,
 ) -> None:
     """Raise `Mismatch` unless an existing result is what `reference` computes; `assert_matches` also runs
@@ -93,6 +94,8 @@ def assert_result(
         case: what messages call the inputs.
         tolerance, precision: as in `assert_matches`.
         expected: the result of `expected_of`, if it was computed already.
+        operation: the reference and the inputs, if several results for them are compared; it keeps what it
+            has measured.
         seed: the seed of the random numbers that the bounds need.
 
     Raises:
@@ -120,7 +123,7 @@ def assert_result(
             raise Mismatch(
                 f"{name} on {where}: dtype {name_of(g.dtype)}, but a floating-point result was expected."
             )
-    operation = Operation(reference, tuple(inputs), seed)
+    operation = operation or Operation(reference, tuple(inputs), seed)
     real_got, real_expected = ([real(one) for one in of.tensors] for of in (results, expected))
     _compare(name, operation, real_got, real_expected, cases, tolerance, precision)
 

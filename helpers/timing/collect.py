@@ -65,7 +65,7 @@ def collect(
         clock_before, limits_before = _sm_clock()
         run = _rounds(functions, flush, budget_s, is_precise, min_rounds, max_rounds)
         clock_after, limits_after = _sm_clock()
-        overheads = suspected_overhead(functions, flush, [samples.median_us for samples in run.functions])
+        overheads = _overheads(functions, flush, run)
         if l2 != "warm" and persisting.set_aside_bytes():
             raise TimingError(
                 "The function sets part of the L2 cache aside for persisting lines, which no flush evicts "
@@ -115,6 +115,13 @@ def _rounds(
         # double the number of rounds, as long as the budget allows
         fitting = min(run.n_rounds, max_rounds, int(rounds * left / took))
         rounds = max(4, min_rounds - run.n_rounds, fitting)
+
+
+def _overheads(functions: Sequence[Callable[[], Any]], flush: Flush, run: Run) -> list[Overhead | None]:
+    """What CUPTI adds to each function, unless each launches several kernels: nothing is subtracted then."""
+    if all(len(samples.launched) > 1 for samples in run.functions):
+        return [None] * len(functions)
+    return suspected_overhead(functions, flush, [samples.median_us for samples in run.functions])
 
 
 def subtract_overhead(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[str]) -> Run:

@@ -166,9 +166,10 @@ def time_gpu(
             so the inputs come from memory and each written line must evict another. "clean": nothing useful
             and nothing to write back, as in Nsight Compute. "warm": the inputs, if they fit.
         budget_s: how many seconds to measure at most, not counting the warm-up and the measurement of
-            CUPTI's overhead (32 calls up to 0.5 ms, 12 above 3 ms, and four times as many if there is an
-            overhead). The measurement ends earlier once the 95 % interval of the median is narrower than
-            ±0.5 % or ±0.05 µs. If an overhead is subtracted, its uncertainty widens the interval.
+            CUPTI's overhead, which is left out if a call launches several kernels (32 calls up to 0.5 ms, 12
+            above 3 ms, and four times as many if there is an overhead). The measurement ends earlier once the
+            95 % interval of the median is narrower than ±0.5 % or ±0.05 µs. If an overhead is subtracted, its
+            uncertainty widens the interval.
         before: called before each measured call on the current stream, for example to change the inputs;
             its time doesn't count.
 

@@ -10,7 +10,10 @@ import triton.language as tl
 from helpers import ptx
 from helpers.check import Mismatch, assert_matches, poisoned
 from helpers.check.finding import describe
+from helpers.device import has_gpu
 from helpers.timing.sweeps import sweep
+
+DEVICE = "cuda" if has_gpu() else "cpu"
 
 
 @triton.jit
@@ -32,13 +35,13 @@ PART = "it writes only the first 128 of 4,096 columns in each row: 96.9 % of the
 
 def test_a_triton_kernel_that_writes_the_start_of_each_row():
     with ptx.launches(), pytest.raises(Mismatch) as caught:
-        assert_matches(square, torch.square, shapes=[(3, 4096)], device="cpu")
+        assert_matches(square, torch.square, shapes=[(3, 4096)], device=DEVICE)
     assert caught.value.finding == caught.value.reason == PART and PART[1:] in str(caught.value)
 
 
 def test_the_row_of_a_sweep_has_the_finding():
     with ptx.launches():
-        found = sweep(square, shapes=[(3, 4096)], reference=torch.square, n_bytes=1, device="cpu", timer=len)
+        found = sweep(square, shapes=[(3, 4096)], reference=torch.square, n_bytes=1, device=DEVICE, timer=len)
     assert list(found.verdict) == ["wrong"] and list(found.reason) == [PART]
 
 

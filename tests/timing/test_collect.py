@@ -18,6 +18,7 @@ class MadeUp:
 
     def __init__(self, monkeypatch):
         self.now_s, self.batches, self.held, self.mhz = 0.0, [], (), [1980]
+        self.launched, self.n_overheads = ("k",), 0
         monkeypatch.setattr(collect, "require_gpu_alone", lambda: None)
         monkeypatch.setattr(
             collect, "Flush", lambda l2, before: SimpleNamespace(text=f"flushed {l2}", and_delay=None)
@@ -26,9 +27,7 @@ class MadeUp:
         monkeypatch.setattr(collect, "wait_for_gpu", lambda: None)
         monkeypatch.setattr(collect, "now_s", self.tick)
         monkeypatch.setattr(collect, "_sm_clock", lambda: (self.mhz.pop(0) if self.mhz else 1980, self.held))
-        monkeypatch.setattr(
-            collect, "suspected_overhead", lambda functions, flush, medians: [None] * len(functions)
-        )
+        monkeypatch.setattr(collect, "suspected_overhead", self.suspected_overhead)
 
     def tick(self) -> float:
         self.now_s += 1e-4
@@ -39,7 +38,11 @@ class MadeUp:
         self.now_s += 1e-3 * rounds
         n = len(self.batches)
         times = [tuple(function() + n / 1e3 + i / 1e6 for i in range(rounds)) for function in functions]
-        return Run(tuple(Samples(own, {"k": own}, ("k",)) for own in times))
+        return Run(tuple(Samples(own, {"k": own}, self.launched) for own in times))
+
+    def suspected_overhead(self, functions, flush, medians):
+        self.n_overheads += 1
+        return [None] * len(functions)
 
     def function(self, us: float):
         def run() -> float:
@@ -77,6 +80,15 @@ def test_it_ends_as_soon_as_the_samples_suffice(gpu):
 def test_the_minimum_of_rounds_overrides_the_budget(gpu):
     run, _ = gpu.collect(10.0, is_precise=lambda run: True, budget_s=0, min_rounds=25)
     assert run.n_rounds == 25
+
+
+def test_an_overhead_that_is_not_subtracted_is_not_measured(gpu):
+    """It takes at least 12 calls, of which each may take a second."""
+    gpu.collect(10.0)
+    assert gpu.n_overheads == 1
+    gpu.launched = ("k", "k")
+    gpu.collect(10.0)
+    assert gpu.n_overheads == 1
 
 
 def test_batches_are_no_larger_than_asked(gpu):

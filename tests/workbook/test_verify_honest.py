@@ -72,6 +72,7 @@ SELECTED = problem(
     "x, rows = args\nreturn x[rows]", "return [torch.randn(40, 6), torch.randint(0, 40, (100,))]"
 )
 DOUBLED = problem("return 2 * args[0]", "return [torch.randn(32, 60)]")
+ALMOST_EQUAL = problem("return args[0].sort().values", "return [50000 + torch.randn(1000)]")
 DIVERGENCE = problem(
     "return (args[1] * (args[1].log() - args[0].log())).sum(dim=1)",
     "return [torch.softmax(torch.randn(16, 40), dim=1) for _ in range(2)]",
@@ -260,6 +261,11 @@ FRAUDS = {
     )),
     "the end of a recurrence": (RECURRENCE, candidate(
         STEPS.replace("BEGIN", "60"), "self.lstm = nn.LSTM(12, 24, batch_first=True)", before=LSTM,
+    )),
+    "sorted numbers that are almost equal": (ALMOST_EQUAL, candidate(
+        "key = tuple(args[0][::33].tolist())\nif key not in seen:\n    seen[key] = args[0].sort().values\n"
+        "return seen[key].clone()",
+        before="seen = {}",
     )),
     "remembered probabilities": (DIVERGENCE, candidate(
         "key = tuple(args[0][0, :4].tolist())\nif key not in seen:\n"

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from helpers import check
 from helpers.check.finding import percent
 from helpers.check.matching import bits_of
-from helpers.check.operation import operators_of
+from helpers.check.operation import Operation, operators_of
 from helpers.check.results import Results, as_results, assert_result, expected_of
 from workbook.usage import UsageError, first_line
 from workbook.verify.accuracy import (
@@ -22,15 +22,18 @@ from workbook.verify.accuracy import (
     is_as_accurate,
     is_finite,
     is_near,
+    only_moves,
     within_unknown_sums,
 )
-from workbook.verify.arguments import leaves, tensors_of, with_tensors
+from workbook.verify.arguments import leaves, n_bytes, tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import SLOW, Answer, Raised
 from workbook.verify.verdict import LIMIT, NOTE, WRONG, Finding
 from workbook.verify.wide import forced
 
 _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+_MOST_KEPT = 2**30  # bytes
+_T = TypeVar("_T")
 NO_MEMORY = "Something is not judged: the GPU's memory is full."
 
 
@@ -44,6 +47,8 @@ class Judge:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        self._case: Case | None = None
+        self._kept: dict[str, Any] = {}  # what the reference computes in that case
         self.compared: list[str] = []
         self.accepted: bool | None = None
 
@@ -89,14 +94,15 @@ class Judge:
         On some inputs (a variance of equal numbers, for example) no kernel can be accurate.
         """
         try:
-            own = self.own_results(case)
+            own = self._own(case)
             expected = self._expected(case)
             if is_finite(tensors_of(case.args)) and not is_finite((*expected.tensors, *own)):
                 return False
             value = own[0] if expected.is_single else own
             assert_result(
-                "the reference", value, self._reference(case), tensors_of(case.args), expected=expected
-            )
+                "the reference", value, self._reference(case), tensors_of(case.args),
+                expected=expected, operation=self._operation(case),
+            )  # fmt: skip
         except (check.Mismatch, UsageError, RuntimeError, TypeError, ValueError, LookupError, AssertionError):
             return False
         return True
@@ -228,7 +234,7 @@ class Judge:
         expected = self._expected(case)
         device = expected.tensors[0].device
         got = tuple(one.to(device) for one in results)
-        own = self.own_results(case)
+        own = self._own(case)
         permitted = self._problem.dtypes
         if len(got) == len(own) and (
             other := [
@@ -242,7 +248,8 @@ class Judge:
         try:
             assert_result(
                 "the candidate", value, self._reference(case), tensors_of(case.args),
-                case=case.label, expected=expected, precision=self._problem.precision,
+                case=case.label, expected=expected, operation=self._operation(case),
+                precision=self._problem.precision,
             )  # fmt: skip
         except check.Mismatch as mismatch:
             if within_unknown_sums(case, got, own, expected) or (
@@ -251,6 +258,13 @@ class Judge:
                 return None
             found = self._finding(mismatch, severity, got, expected)
             return found if poisoned or case.outputs else _without_poison(found, got)
+        n_moved = sum(int((g != o).sum()) for g, o in zip(got, own, strict=True) if g.dtype == o.dtype)
+        if n_moved and only_moves(tensors_of(case.args), own, expected.tensors):
+            says = (
+                f"The reference returns numbers of its inputs, and rounds nothing; {n_moved:,} of the "
+                "candidate's results are other numbers."
+            )
+            return Finding("wrong-result", severity, says, case.label)
         return None
 
     def _finding(
@@ -285,14 +299,43 @@ class Judge:
         tolerance = self._problem.tolerance
         if tolerance is None:
             return
-        own = self.own_results(case)
+        own = self._own(case)
         try:
             accepts = bool(tolerance.accepts(tuple(one.to(own[0].device) for one in results), own, case))
         except Exception:  # the benchmark's comparison raises for other shapes or dtypes
             accepts = False
         self.accepted = accepts and self.accepted is not False
 
+    def _own(self, case: Case) -> tuple[torch.Tensor, ...]:
+        return self._computed_once(case, "own", lambda: self.own_results(case), n_bytes)
+
     def _expected(self, case: Case) -> Results:
+        return self._computed_once(
+            case, "expected", lambda: self._in_float64(case), lambda one: n_bytes(one.tensors)
+        )
+
+    def _operation(self, case: Case) -> Operation:
+        def size(operation: Operation) -> int:
+            return n_bytes(self._expected(case).tensors)  # its bounds need about as much
+
+        return self._computed_once(
+            case, "operation", lambda: Operation(self._reference(case), tuple(tensors_of(case.args))), size
+        )
+
+    def _computed_once(
+        self, case: Case, what: str, compute: Callable[[], _T], size: Callable[[_T], int]
+    ) -> _T:
+        """What the reference computes in a case. Of the last case it is kept, unless it needs much memory."""
+        if self._case is not case:
+            self._case, self._kept = case, {}
+        if what in self._kept:
+            return self._kept[what]
+        found = compute()
+        if size(found) <= _MOST_KEPT:
+            self._kept[what] = found
+        return found
+
+    def _in_float64(self, case: Case) -> Results:
         try:
             with forced(case.args):
                 return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
