@@ -1,6 +1,7 @@
 """Judging at sizes whose inputs and results are not sent: made in both processes, compared by samples."""
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,6 +38,38 @@ def test_both_processes_make_the_same_inputs_and_sample_the_same_places():
         (got,) = suspect.sample(3)
     (x,) = full_size.make_inputs(SOURCE, 7)
     assert torch.equal(got, full_size.sampled(torch.softmax(x, 1), 3))
+
+
+COUNTING = """
+import torch
+
+N_IMPORTS = []
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        N_IMPORTS.append(n)
+        self.n = n
+
+    def forward(self, x):
+        return x * self.n + 100 * len(N_IMPORTS)
+"""
+
+
+def test_the_process_that_was_examined_is_used_at_full_size_without_another_import():
+    """An import may compile for a minute."""
+    limits = Limits(60, 600, 8000, sandboxed=False)
+    candidate = Candidate("new.py", {"new.py": COUNTING}, "new.py::ModelNew", kind="model", init=(2,))
+    x = torch.ones(4)
+    with Suspect(candidate, limits, time.monotonic() + 600, None, interpret=not device.has_gpu()) as suspect:
+        suspect.load()
+        suspect.put("a", (x,))
+        assert suspect.call("a", Case("4", (x,))).results[0].tolist() == [102] * 4
+        suspect.execute()  # which is undone, too
+        suspect.forget()
+        suspect.load_as(replace(candidate, init=(3,)))
+        suspect.put("a", (x,))
+        assert suspect.call("a", Case("4", (x,))).results[0].tolist() == [203] * 4
 
 
 @pytest.mark.parametrize("shape", [(2,), (3,), (5, 7), (513, 1025)])

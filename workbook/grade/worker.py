@@ -12,7 +12,6 @@ learner's code can send whatever it likes.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 import threading
@@ -76,7 +75,7 @@ class _Answering(Server):
             os._exit(0)
         if self._interrupted:
             raise KeyboardInterrupt
-        return self._load(io.BytesIO(payload), weights_only=True)["answer"]
+        return self._load(self._source(payload), weights_only=True)["answer"]
 
     def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Make one hidden call."""

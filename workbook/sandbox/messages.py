@@ -17,33 +17,77 @@ from typing import Any
 from workbook.sandbox.texts import clean
 
 MAX_BYTES = 512 * 2**20  # of one message
+PART_BYTES = 1 << 20  # of one read or write
 _LENGTH = struct.Struct(">Q")
 _MAX_LISTED = 16 << 20  # bytes of a message's table of contents
 _MAX_NODES, _MAX_DEPTH, _MAX_TEXT = 200_000, 40, 1_000_000
 
 
-def receive(fd: int, read: Callable[[int, int], bytes] = os.read) -> bytes | None:
+class Source(io.RawIOBase):
+    """Bytes as a file that is read without another copy of them: a message may be hundreds of megabytes."""
+
+    def __init__(self, payload: bytes | bytearray) -> None:
+        self._view, self._at = memoryview(payload), 0
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Its position can be changed."""
+        return True
+
+    def readinto(self, into: Any) -> int:
+        """Copy the next bytes, as many as there are and fit."""
+        into = memoryview(into).cast("B")
+        n = max(0, min(len(into), len(self._view) - self._at))
+        into[:n] = self._view[self._at : self._at + n]
+        self._at += n
+        return n
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Change the position."""
+        self._at = offset + (0, self._at, len(self._view))[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """The position."""
+        return self._at
+
+
+def receive(fd: int, read: Callable[[int, list[memoryview]], int] = os.readv) -> bytearray | None:
     """The next message's bytes, or None at the end of the pipe."""
     head = _exactly(fd, _LENGTH.size, read)
     return None if head is None else _exactly(fd, _LENGTH.unpack(head)[0], read)
 
 
-def _exactly(fd: int, n: int, read: Callable[[int, int], bytes]) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < n:
-        part = read(fd, min(n - len(parts), 1 << 20))
-        if not part:
+def _exactly(fd: int, n: int, read: Callable[[int, list[memoryview]], int]) -> bytearray | None:
+    found = bytearray(n)
+    rest = memoryview(found)
+    while rest:
+        told = read(fd, [rest[:PART_BYTES]])
+        if not told:
             return None
-        parts += part
-    return bytes(parts)
+        rest = rest[told:]
+    return found
 
 
-def frame(payload: bytes) -> bytes:
-    """A message as it goes through the pipe."""
-    return _LENGTH.pack(len(payload)) + payload
+def frame(message: Any, save: Callable[[Any, Any], object]) -> memoryview:
+    """A message as it goes through the pipe.
+
+    Args:
+        message: what is sent.
+        save: `torch.save`.
+    """
+    buffer = io.BytesIO()
+    buffer.write(bytes(_LENGTH.size))
+    save(message, buffer)
+    view = buffer.getbuffer()
+    _LENGTH.pack_into(view, 0, len(view) - _LENGTH.size)
+    return view
 
 
-def is_plain_zip(payload: bytes) -> bool:
+def is_plain_zip(payload: bytes | bytearray) -> bool:
     """Whether this is a zip as torch.save makes it: nothing compressed, and no part of it used twice.
 
     So reading it takes no more memory than its own size.
@@ -56,7 +100,7 @@ def is_plain_zip(payload: bytes) -> bool:
     if max(listed) > _MAX_LISTED:
         return False
     try:
-        with zipfile.ZipFile(io.BytesIO(payload)) as found:
+        with zipfile.ZipFile(Source(payload)) as found:
             parts = found.infolist()
     except Exception:  # whatever a forged one makes the reader raise
         return False

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
 import re
@@ -30,7 +29,7 @@ import torch
 
 from workbook.sandbox import bubblewrap
 from workbook.sandbox.cgroup import Cgroup
-from workbook.sandbox.messages import MAX_BYTES, frame, is_plain_zip
+from workbook.sandbox.messages import MAX_BYTES, PART_BYTES, Source, frame, is_plain_zip
 
 _START_S = 120.0  # torch from a cold disk
 _ENDS_S = 0.5  # for a process to end by itself
@@ -190,14 +189,12 @@ class Process:
         return reply
 
     def _send(self, message: Mapping[str, Any], until: float) -> None:
-        buffer = io.BytesIO()
-        torch.save(dict(message), buffer)
-        rest = memoryview(frame(buffer.getvalue()))
+        rest = frame(dict(message), torch.save)
         while rest:
             self._watch_at_times(until + _GRACE_S)
             if select.select([], [self._requests], [], _WATCH_S)[1]:
                 try:
-                    rest = rest[os.write(self._requests, rest[: 1 << 20]) :]
+                    rest = rest[os.write(self._requests, rest[:PART_BYTES]) :]
                 except BrokenPipeError:
                     self._gone()
                 except BlockingIOError:
@@ -209,16 +206,17 @@ class Process:
         """
         interrupted = False
 
-        def exactly(n: int) -> bytes:
+        def exactly(n: int) -> bytearray:
             nonlocal until, interrupted
-            parts = bytearray()
-            while len(parts) < n:
+            found = bytearray(n)
+            rest = memoryview(found)
+            while rest:
                 told = bool(select.select([self._replies], [], [], _WATCH_S)[0])
                 if told:
-                    part = os.read(self._replies, min(n - len(parts), 1 << 20))
-                    if not part:
+                    n_read = os.readv(self._replies, [rest[:PART_BYTES]])
+                    if not n_read:
                         self._gone()
-                    parts += part
+                    rest = rest[n_read:]
                 if time.monotonic() > until and interrupt and not interrupted:
                     self._interrupt()
                     interrupted, until = True, time.monotonic() + _GRACE_S
@@ -226,14 +224,14 @@ class Process:
                     self._watch_at_times(until)
                 else:
                     self._watch(until)
-            return bytes(parts)
+            return found
 
         n = struct.unpack(">Q", exactly(8))[0]
-        payload = exactly(n) if n <= MAX_BYTES else b""
+        payload = exactly(n) if n <= MAX_BYTES else bytearray()
         if not is_plain_zip(payload):
             self._end("wrote into the pipe of its answers", "forged-answer")
         try:
-            reply = torch.load(io.BytesIO(payload), weights_only=True)
+            reply = torch.load(Source(payload), weights_only=True)
         except Exception:  # whatever torch makes of bytes that may not be a worker's
             self._end("sent an answer that cannot be read", "unusable")
         if type(reply) is not dict or reply.get("token") != token:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import signal
 from collections.abc import Iterator
 from typing import Any
 
-from workbook.sandbox.messages import MAX_BYTES, frame, receive
+from workbook.sandbox.messages import MAX_BYTES, Source, frame, receive
 
 
 def sentence(error: BaseException) -> str:
@@ -36,7 +35,8 @@ class Server:
         for fd in (requests, replies):
             os.set_inheritable(fd, False)
         self._load, self._save = torch.load, torch.save
-        self._read, self._write = os.read, os.write
+        self._read, self._write = os.readv, os.write
+        self._frame, self._source = frame, Source
         self._handlers = {name: getattr(self, name) for name in dir(self) if name.startswith("_do_")}
         self._untrusted = False  # whether code runs that an interrupt may stop
         self._interrupted = False  # whether an interrupt came since the request did
@@ -49,7 +49,7 @@ class Server:
         self._send({"token": "", "pid": self._pid, "gpu": torch.cuda.is_available()})
         self._heed_interrupts()
         while (payload := receive(self._requests, self._read)) is not None:
-            message = self._load(io.BytesIO(payload), weights_only=True)
+            message = self._load(self._source(payload), weights_only=True)
             self._token = message["token"]
             try:
                 reply = self._handlers[f"_do_{message['do']}"](message)
@@ -81,11 +81,8 @@ class Server:
             self._untrusted = False
 
     def _send(self, reply: dict[str, Any]) -> None:
-        buffer = io.BytesIO()
-        self._save(reply, buffer)
-        if buffer.tell() > MAX_BYTES:
-            buffer = io.BytesIO()
-            self._save({"token": reply["token"], "too_large": True}, buffer)
-        rest = memoryview(frame(buffer.getvalue()))
+        rest = self._frame(reply, self._save)
+        if len(rest) > MAX_BYTES:
+            rest = self._frame({"token": reply["token"], "too_large": True}, self._save)
         while rest:
             rest = rest[self._write(self._replies, rest) :]

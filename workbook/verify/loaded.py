@@ -29,6 +29,11 @@ class Loaded:
         self._folder = folder
         self._file, _, self._name = entry.partition("::")
         self._module: Any = None
+        self._imported: Any = None
+
+    def restore(self) -> None:
+        """Undo `execute_it`."""
+        self._module = self._imported
 
     def import_it(self, files: Sequence[str], options: Mapping[str, Any]) -> None:
         """Import the Python file, or compile C++ and CUDA sources, which bind their functions themselves."""
@@ -40,11 +45,14 @@ class Loaded:
             self._module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = self._module
             spec.loader.exec_module(self._module)
+            self._imported = self._module
             return
         from torch.utils import cpp_extension
 
         sources = [os.path.join(self._folder, one) for one in files if one.endswith((".cpp", ".cc", ".cu"))]
-        self._module = cpp_extension.load(name="candidate_extension", sources=sources, **options)
+        self._module = self._imported = cpp_extension.load(
+            name="candidate_extension", sources=sources, **options
+        )
 
     def execute_it(self) -> None:
         """Execute the Python file's text, whose code then has no `__file__` and no module."""

@@ -62,7 +62,9 @@ class Returned:
 
     def sent(self, tensor: Any) -> Any:
         """A copy on the CPU."""
-        return self.clone(tensor.detach().cpu(), memory_format=torch.contiguous_format)
+        if tensor.is_cuda:
+            return tensor.detach().contiguous().cpu()
+        return self.clone(tensor.detach(), memory_format=torch.contiguous_format)
 
     def same(self, a: Any, b: Any) -> bool:
         """Whether two tensors have the same shape and bits."""

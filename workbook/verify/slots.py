@@ -37,6 +37,12 @@ class Slots:
         self._slots[slot] = args
         self._forms[slot] = [self._form(one) for one in self._tensors(args)]
 
+    def clear(self) -> None:
+        """Free all arguments."""
+        self._slots.clear()
+        self._forms.clear()
+        self._past.clear()
+
     def put(self, slot: str, args: Sequence[Any]) -> None:
         """Store arguments."""
         before = self._tensors(self._slots.get(slot, ()))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from helpers import device
-from helpers.timing import Timing, TimingError, time_gpu
+from helpers.timing import TimingError, time_gpu
+from helpers.timing.clock import now_s
+from helpers.timing.cupti import Flush
+from helpers.timing.overhead import event_times
 from workbook.verify.arguments import map_tensors, n_bytes, overwrite, tensors_of
 from workbook.verify.full_size import change, difference, make_inputs, sampled
 from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
@@ -18,6 +22,8 @@ from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding, Speed
 
 _BUDGET_S = 0.5
+_SLOW_S = 0.1  # a reference in Python loops may launch ten thousand kernels, each of which CUPTI records
+_N_SLOW = 6  # its samples; the median is between the smallest and the largest with a probability of 97 %
 _NOTHING = "launched nothing"
 # What the timer's errors mean.
 _REFUSALS = {
@@ -92,13 +98,13 @@ def measure_full_size(
     """Time the candidate at the benchmark's own sizes, and compare a sample of its last result.
 
     Args:
-        suspect: the process of `full.candidate`, which has not been loaded yet; it is closed.
+        suspect: its process, which is closed at the end.
         seed: makes the inputs, and chooses the sample.
         tf32: whether float32 may be computed in TF32.
     """
     case = Case(full.label, ())
     try:
-        suspect.load()
+        suspect.load_as(full.candidate)
         suspect.make("timed", full.source, seed)
         raw = suspect.time("timed", case, [], _BUDGET_S)
         got = () if "refused" in raw else suspect.sample(seed + 1)
@@ -122,9 +128,7 @@ def measure_full_size(
     if says := difference(got, own, wide, tf32=tf32):
         return [*findings, Finding("wrong-result", WRONG, says, f"{case.label}, seed {seed}")], []
     turns = itertools.count()
-    reference = time_gpu(
-        lambda: full.reference(*args), before=lambda: change(args, next(turns)), budget_s=_BUDGET_S
-    )
+    reference = _time_reference(lambda: full.reference(*args), lambda: change(args, next(turns)))
     speed = _compared(case.label, raw, reference, _bound_us(args, n_output_bytes))
     return [*findings, *_beyond_the_bound(speed, args)], [speed]
 
@@ -151,7 +155,7 @@ def _refused(reason: str, case: Case) -> Finding:
 def _speed(problem: Problem, group: Sequence[Case], raw: dict[str, Any]) -> Speed:
     case = group[0]
     bound_us = _bound_us(inputs_of(problem, case), n_bytes([problem.reference(*case.args)]))
-    return _compared(case.label, raw, _time_reference(problem, group), bound_us)
+    return _compared(case.label, raw, _time_with(problem, group), bound_us)
 
 
 def inputs_of(problem: Problem, case: Case) -> list[torch.Tensor]:
@@ -159,35 +163,51 @@ def inputs_of(problem: Problem, case: Case) -> list[torch.Tensor]:
     return [one for i, one in enumerate(tensors_of(case.args)) if i not in problem.unread]
 
 
-def _compared(label: str, raw: dict[str, Any], reference: Timing, bound_us: float) -> Speed:
+def _compared(
+    label: str, raw: dict[str, Any], reference: tuple[float, float, float], bound_us: float
+) -> Speed:
     median, low, high = (raw[name] for name in ("median_us", "low_us", "high_us"))
-    low_reference, high_reference = reference.ci95_us
+    median_reference, low_reference, high_reference = reference
     return Speed(
         case=label,
         median_us=median,
         ci95_us=(low, high),
-        reference_us=reference.median_us,
-        speedup=reference.median_us / median,
+        reference_us=median_reference,
+        speedup=median_reference / median,
         speedup_ci95=(low_reference / high, high_reference / low),
         bound_us=bound_us,
         kernels=tuple(raw["kernels"]),
     )
 
 
-def _time_reference(problem: Problem, group: Sequence[Case]) -> Timing:
+def _time_with(problem: Problem, group: Sequence[Case]) -> tuple[float, float, float]:
     """Time the reference as the candidate was timed: with other contents before each call."""
     function = problem.timed or problem.reference
     args = map_tensors(torch.clone, group[0].args)
     turns = itertools.cycle([*group[1:], group[0]])
-    return time_gpu(
-        lambda: function(*args), before=lambda: overwrite(args, next(turns).args), budget_s=_BUDGET_S
-    )
+    return _time_reference(lambda: function(*args), lambda: overwrite(args, next(turns).args))
+
+
+def _time_reference(function: Callable[[], Any], before: Callable[[], Any]) -> tuple[float, float, float]:
+    """The median of a reference's time in µs, and its interval. If a call takes long, it is called only a few
+    times, between CUDA events.
+    """
+    function()
+    torch.cuda.synchronize()
+    start = now_s()
+    function()
+    torch.cuda.synchronize()
+    if now_s() - start > _SLOW_S:
+        ((times,), _) = event_times([function], Flush("cold", before), _N_SLOW)
+        return statistics.median(times), min(times), max(times)
+    timing = time_gpu(function, before=before, budget_s=_BUDGET_S)
+    return timing.median_us, *timing.ci95_us
 
 
 def _launches_nothing(problem: Problem, group: Sequence[Case]) -> bool:
     """Whether the reference launches nothing, because it returns a view of its input."""
     try:
-        _time_reference(problem, group)
+        _time_with(problem, group)
     except TimingError as error:
         return _NOTHING in str(error)
     return False

@@ -7,6 +7,7 @@ right can't.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -83,12 +84,14 @@ class _Stand(Server):
         self._tracer = Tracer(self._folder)
         self._make_watch, self._make_loaded = Watch, Loaded
         self._fork_rng = torch.random.fork_rng
+        self._collect, self._empty_cache = gc.collect, torch.cuda.empty_cache
 
     # ---------------------------------------------------------------------------------------------- requests
 
     def _do_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Write the candidate's files, import them, and make what will be called."""
         if self._loaded is not None:  # only with other parameters
+            self._loaded.restore()
             return self._run(lambda: self._constructed(message))
         for name, text in message["sources"].items():
             path = Path(self._folder, name)
@@ -147,6 +150,20 @@ class _Stand(Server):
             return {}
 
         return self._run(put)
+
+    def _do_forget(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Free the memory of arguments, results and the model."""
+
+        def forget() -> dict[str, Any]:
+            self._slots.clear()
+            self._used, self._kept, self._call, self._model = [], [], _nothing, None
+            self._collect()
+            self._synchronize()
+            if self._on_gpu:
+                self._empty_cache()
+            return {}
+
+        return self._run(forget)
 
     def _do_write(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Give the tensors of a slot other contents, in place; their version counters don't change."""

@@ -146,6 +146,19 @@ class Suspect:
         self.n_parameters = n_parameters if type(n_parameters) is int else 0
         return found.get("parameters") in ("named", "recognized" if recognize else "named")
 
+    def load_as(self, candidate: Candidate) -> bool:
+        """`load` the same files as a candidate that is constructed with other arguments and parameters."""
+        self._candidate = candidate
+        return self.load()
+
+    def forget(self) -> None:
+        """Free the memory of its arguments, results and model.
+
+        Raises:
+            Raised: it can't use the GPU any more, after an illegal access.
+        """
+        self._ask("forget")
+
     def execute(self) -> None:
         """Make it anew by executing the text of its Python file, as some benchmarks do: from now on, calls
         go there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from workbook.usage import UsageError, first_line
 from workbook.verify import checks, source, speed
 from workbook.verify.arguments import alike, map_tensors
 from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
-from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, Problem
+from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, FullSize, Problem
 from workbook.verify.suspect import TOO_LARGE, Forged, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Speed, Verdict
 
@@ -101,14 +102,11 @@ class _Verification:
                     self._blocked = "the sandbox can't use the GPU; pass --unsafe if you trust the code"
                 else:
                     self._examine(suspect, cases)
-            full = self._problem.full_size
-            if full and self._settings.timed and self._is_right() and not self._blocked:
-                self._say("timing it at the benchmark's own sizes")
-                with Suspect(full.candidate, limits, until, group, interpret=False) as suspect:
-                    suspect.is_seeded = self._is_seeded
-                    seed, tf32 = self._settings.seed + _N_SEEDS, self._problem.precision == "tf32"
-                    found, self._speed = speed.measure_full_size(suspect, full, seed, tf32=tf32)
-                    self._add(found)
+                full = self._problem.full_size
+                if full and self._settings.timed and self._is_right() and not self._blocked:
+                    self._time_full_size(
+                        suspect, full, lambda: Suspect(self._candidate, limits, until, group, False)
+                    )
         except WorkerDied as gone:
             self._add(self._of_death(gone))
         except Forged as error:
@@ -119,6 +117,22 @@ class _Verification:
         except torch.OutOfMemoryError:
             self._add([Finding("raises", NOTE, NO_MEMORY)])
         return self._verdict()
+
+    def _time_full_size(self, suspect: Suspect, full: FullSize, again: Callable[[], Suspect]) -> None:
+        """Time it at the benchmark's own sizes, in the same process, which has built it already; in another
+        one if an illegal access has broken that.
+        """
+        self._say("timing it at the benchmark's own sizes")
+        with contextlib.ExitStack() as opened:
+            try:
+                suspect.forget()
+            except Raised:
+                suspect.close()
+                suspect = opened.enter_context(again())
+                suspect.is_seeded = self._is_seeded
+            seed, tf32 = self._settings.seed + _N_SEEDS, self._problem.precision == "tf32"
+            found, self._speed = speed.measure_full_size(suspect, full, seed, tf32=tf32)
+            self._add(found)
 
     def _examine(self, suspect: Suspect, cases: Sequence[Case]) -> None:
         self._say("importing it")

@@ -28,7 +28,7 @@ from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 _ENOUGH = 3  # wrong results with other values, after which no more are tried
 _UNLIKE = "It doesn't follow its parameters: with others than a new model has, it is wrong."
-_SIZES_S = 20.0  # for other values of all sizes; in an interpreter, large ones take long
+_SIZES_S = 10.0  # for other values of all sizes; in an interpreter, large ones take long
 
 
 def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[Finding]:
@@ -294,7 +294,7 @@ def _larger_parameters(suspect: Suspect, judge: Judge, problem: Problem, case: C
             return
         severity = LIMIT if other.is_nearly_right(larger, answer) else WRONG
     if found:
-        says = f"It is wrong if its parameters are three times as large as those of a new model. {found.says}"
+        says = f"It is wrong if its parameters are larger than those of a new model. {found.says}"
         yield Finding("only-some-values", severity, says, found.evidence)
 
 

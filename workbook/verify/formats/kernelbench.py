@@ -46,6 +46,7 @@ _CPU_BYTES = 4 << 20  # of inputs and parameters; more takes an interpreter too 
 _SENT_BYTES = 256 << 20  # more takes too long to be sent to the candidate's process and back
 _COPIES = 6  # of inputs and results that have to fit into the GPU: the float64 reference's are twice as large
 _MAX_SIZES = 6  # modules with another size
+_REMEMBERS = 4.0  # added to a gate, of which the sigmoid is taken: 0.98 of a state stays in each step
 _SMALLEST = 16  # sizes up to this are not reduced
 
 
@@ -328,11 +329,17 @@ def _learned(model: torch.nn.Module) -> list[torch.Tensor]:
 
 def _larger_parameters(model: torch.nn.Module) -> OtherParameters | None:
     """Parameters as large as those of a trained model may be, so that nothing fades away that is small in a
-    new one.
+    new one. Recurrent layers with gates remember what they would forget.
     """
     other = models.copied(model)
+    recurrent = [one for one in other.modules() if isinstance(one, torch.nn.LSTM | torch.nn.GRU) and one.bias]
+    gated = {id(parameter) for one in recurrent for parameter in one.parameters()}
     for one in _learned(other):
-        one.data *= 3
+        one.data *= 1 if id(one) in gated else 3
+    for layer in recurrent:
+        for name, one in layer.named_parameters():
+            if name.startswith("bias_ih"):  # the second part: LSTM's forget gate, GRU's update gate
+                one.data[layer.hidden_size : 2 * layer.hidden_size] += _REMEMBERS
     return None if _have_equal_parameters(other, model) else _parametrized(other)
 
 
