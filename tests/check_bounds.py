@@ -23,8 +23,9 @@ from check_kernels import OPERATIONS, Operation
 
 from helpers.check.bounds import strict
 from helpers.check.closeness import as_rows, name_of, outside, pieces, size_of_rows
+from helpers.check.measuring import bounds_of
 from helpers.check.operation import Operation as Measured
-from helpers.check.operation import bounds_of, results_of, widened
+from helpers.check.operation import results_of, widened
 
 
 @dataclass(frozen=True)

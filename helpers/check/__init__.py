@@ -11,8 +11,8 @@ elementwise kernel costs nothing extra.
 
 `matching` runs the kernel, `results` compares its results with the reference's, `cases` has the shapes and
 values that break kernels, `poison` fills memory, `closeness` compares elements, `finding` describes what is
-wrong with them, `bounds` determines how far they may differ, and `operation` measures what that requires.
-`dispatch` watches PyTorch's operators.
+wrong with them, `bounds` determines how far they may differ, `measuring` computes that, and `operation`
+evaluates the reference for it. `dispatch` watches PyTorch's operators.
 """
 
 from helpers.check.bounds import Bound

@@ -29,6 +29,9 @@ A float32 convolution may be computed in tiles that are transformed first, with 
 transforms of Winograd's F(4 x 4, 3 x 3), numbers grow before they cancel (A. Lavin and S. Gray, "Fast
 algorithms for convolutional neural networks", 2016), so the third error is taken TRANSFORMED times.
 
+Of more than COMMON results, the largest errors are farther from the usual ones, as those of a normal
+distribution are, so FACTOR grows with the root of the logarithm of their number: by a fifth for 20 million.
+
 t and the reference's error are averaged over neighbors in their row, because either can be close to zero by
 chance.
 
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
     import torch
 
 FACTOR = 3.0
+COMMON = 100_000  # results
 RESOLUTION = 2.0**-52  # what a float64 reference can lose that adds numbers to 1
 SMALL = 1 / 32  # the size below which the absolute tolerance doesn't shrink, in parts of all results' size
 LONGEST_SUM = 16_384  # successive roundings in one accumulator
@@ -165,6 +169,13 @@ class Bound:
     transformed: bool = False
     resolution: float = 0.0
 
+    @property
+    def factor(self) -> float:
+        """How many times larger than the derived error an element's may be."""
+        known = self.reference_error if self.terms is None else self.terms
+        n = 0 if known is None else known.numel()
+        return FACTOR * math.sqrt(max(1.0, math.log(max(n, 1)) / math.log(COMMON)))
+
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
         """The errors that the operation itself can cause at a piece of the rows, by name, float64."""
         import torch
@@ -182,7 +193,7 @@ class Bound:
         return found
 
     def parts(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, tuple[torch.Tensor, ...]]:
-        """What each rule allows at a piece of the rows, by name: FACTOR times the error, and its cap."""
+        """What each rule allows at a piece of the rows, by name: a multiple of the error, and its cap."""
         import torch
 
         size = torch.maximum(e.abs(), self.size[rows])
@@ -190,7 +201,7 @@ class Bound:
         found = {}
         for name, reached in self.reaches(e, rows, columns).items():
             cap = self.rounding.cap * (1.0 if name == "reference" else self.rounding.derived)
-            found[name] = FACTOR * reached, torch.maximum(cap * size, fixed)
+            found[name] = self.factor * reached, torch.maximum(cap * size, fixed)
         return found
 
     def allowed(self, e: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
@@ -223,7 +234,7 @@ class Bound:
             "sums": f"the error that the roundings of a sum of {self.n_terms:,.0f} terms can reach in "
             f"{accumulator}" + (" if factors are transformed first" if self.transformed else ""),
         }[which]
-        why = f"{FACTOR:g} times {why}"
+        why = f"{self.factor:.2g} times {why}"
         if cap < reached:
             size = max(abs(float(e)), float(self.size[row]))
             why = (

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from helpers.check.bounds import EXACT, FACTOR, LONGEST_SUM, RESOLUTION, ROUNDINGS, Bound, in_tf32
-from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size_of_rows
+from helpers.check.bounds import EXACT, Bound
+from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces
 from helpers.check.dispatch import dispatch_mode
 
 if TYPE_CHECKING:
     import torch
 
 # Relative to each input; small enough to be linear, and far above float64's own roundings.
-_PERTURBATION = 2.0**-24
-_DRAWS = (4, 16)  # draws of random signs: for many results, and for fewer than a window of them
+PERTURBATION = 2.0**-24
 # Draws for integers: each changes the order of two equal numbers with a probability of a quarter. In every
 # other one, inputs change four times as much: a GPU's fast division is off by up to two roundings.
 _INTEGER_DRAWS = 96
@@ -108,12 +106,12 @@ class Operation:
             wide = []
             for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
                 generator = self._generator(one, 1000 * draw + number) if is_float else None
-                size = sizes[draw % len(sizes)] * _PERTURBATION
+                size = sizes[draw % len(sizes)] * PERTURBATION
                 wide.append(_perturbed(one, generator, size) if is_float else widened(one))
             yield results_of(self.reference(*wide))
 
     def own_errors(self, n_draws: int, exactly: bool) -> Iterator[list[torch.Tensor | None]]:
-        """The reference's own error in each result, as `_own_error`, on inputs that differ by about one
+        """The reference's own error in each result, as `own_error`, on inputs that differ by about one
         rounding of their dtype.
         """
         import torch
@@ -129,7 +127,7 @@ class Operation:
             if own is None:
                 return
             wide = results_of(self.reference(*map(widened, changed)))
-            yield [_own_error(own, i, widened(one)) for i, one in enumerate(wide)]
+            yield [own_error(own, i, widened(one)) for i, one in enumerate(wide)]
 
     def exact_results(self, number: int) -> Iterator[torch.Tensor]:
         """The other values that a result of integers, bools or float8 may have.
@@ -270,11 +268,11 @@ def _n_changed(now: torch.Tensor, before: torch.Tensor) -> int:
     return int((differs & ~(now.isnan() & before.isnan())).sum())
 
 
-def _difference(result: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+def difference(result: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
     return (result.double() - e).abs_().nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _spread(rows: torch.Tensor) -> torch.Tensor:
+def spread(rows: torch.Tensor) -> torch.Tensor:
     """Raise each error, (rows, columns), to at least the root mean square of its neighbors.
 
     A single error can be close to zero by chance.
@@ -299,7 +297,7 @@ def _spread(rows: torch.Tensor) -> torch.Tensor:
     return spread
 
 
-def _own_error(results: Sequence[Any] | None, number: int, expected: torch.Tensor) -> torch.Tensor | None:
+def own_error(results: Sequence[Any] | None, number: int, expected: torch.Tensor) -> torch.Tensor | None:
     """|the reference in the inputs' dtype - in float64| as rows, smoothed; None if it doesn't run in it."""
     import torch
 
@@ -309,127 +307,8 @@ def _own_error(results: Sequence[Any] | None, number: int, expected: torch.Tenso
     e, rows = as_rows(expected), as_rows(found)
     error = torch.empty(e.shape, dtype=torch.float32, device=e.device)
     for at in pieces(e):
-        error[at] = _difference(rows[at], e[at])
-    return _spread(error)
-
-
-def _own_errors(
-    operation: Operation,
-    results: Sequence[Any] | None,
-    expected: Sequence[torch.Tensor],
-    n_draws: int,
-    exactly: bool,
-) -> list[torch.Tensor | None]:
-    """The reference's own error in each result. A few elements can all be correct by chance, so of these it
-    is the root mean square over several draws.
-    """
-    import torch
-
-    errors = [_own_error(results, i, e) for i, e in enumerate(expected)]
-    few = [i for i, error in enumerate(errors) if error is not None and error.numel() < NARROW]
-    if not few:
-        return errors
-    with contextlib.suppress(RuntimeError, TypeError, ValueError, AssertionError):  # it may check its inputs
-        drawn = [found for found in operation.own_errors(n_draws, exactly)]
-        for i in few:
-            others = [found[i] for found in drawn if found[i] is not None]
-            if others:
-                mean = torch.stack([one.square() for one in (errors[i], *others)]).mean(dim=0).sqrt()
-                errors[i] = torch.maximum(errors[i], mean)
-    return errors
-
-
-def bounds_of(
-    operation: Operation,
-    expected: Sequence[torch.Tensor],
-    dtypes: Sequence[torch.dtype],
-    precision: str | None = None,
-) -> list[Bound | None]:
-    """How far each result may be off, from about ten evaluations of the reference, or as the operation knows.
-
-    Args:
-        operation: the reference and the inputs.
-        expected: the reference's results in float64.
-        dtypes: the dtypes of the kernel's results; a result that isn't floating point has no bound, but
-            None.
-        precision: "tf32" if float32 products may round their factors to TF32, "ieee" if they must not,
-            although the reference may; by default they may if the reference does on these inputs.
-    """
-    key = (*dtypes, precision)
-    if key not in operation.known_bounds:
-        operation.known_bounds[key] = _measured(operation, expected, dtypes, precision)
-    return operation.known_bounds[key]
-
-
-def _measured(
-    operation: Operation,
-    expected: Sequence[torch.Tensor],
-    dtypes: Sequence[torch.dtype],
-    precision: str | None,
-) -> list[Bound | None]:
-    import torch
-
-    own_results = operation.in_own_dtype(exactly=precision == "ieee")
-    fewest = min((e.numel() for e in expected), default=0)
-    n_draws = _DRAWS[fewest < NARROW]
-    perturbed: list[torch.Tensor | None] = [None] * len(expected)
-    for results in operation.perturbed(n_draws):
-        for i, (result, e) in enumerate(zip(results, expected, strict=True)):
-            if not dtypes[i].is_floating_point:
-                continue
-            e, result = as_rows(e), as_rows(result)
-            if perturbed[i] is None:
-                float_dtype = torch.float64 if dtypes[i] == torch.float64 else torch.float32
-                perturbed[i] = torch.zeros(e.shape, dtype=float_dtype, device=e.device)
-            for at in pieces(e):
-                perturbed[i][at] = perturbed[i][at].hypot(
-                    (_difference(result[at], e[at]) / _PERTURBATION).to(perturbed[i].dtype)
-                )
-    own_errors = _own_errors(operation, own_results, expected, n_draws, precision == "ieee")
-    n_terms = operation.n_terms(expected)
-    products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
-    # The weights needn't be inputs: a model holds its own.
-    convolves = torch.float32 in dtypes and max(n_terms) > 1 and operation.convolves()
-    resolution = RESOLUTION * min(1.0, operation.largest_input())
-    bounds: list[Bound | None] = []
-    for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
-        if not dtype.is_floating_point:
-            bounds.append(None)
-            continue
-        name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
-        terms = None if perturbed[i] is None else _spread(perturbed[i].div_(math.sqrt(n_draws)))
-        own_error = own_errors[i]
-        # Without the reference's own error, results between several products might be rounded unnoticed.
-        exact = own_error is not None and operation.has_exact_factors(dtype) and products[i]
-        bound = Bound(
-            dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), own_error, terms, exact,
-            transformed=convolves and name == "float32", resolution=resolution,
-        )  # fmt: skip
-        bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
-    return bounds
-
-
-def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.Tensor) -> Bound:
-    """The bound, or the bound for TF32 if the reference itself used TF32, or cuDNN may.
-
-    It did if its error is far larger than float32's and becomes small without TF32.
-    """
-    import torch
-
-    on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
-    if not on_gpu or bound.reference_error is None or bound.terms is None:
-        return bound
-    if operation.permits_tf32():
-        return in_tf32(bound)
-    reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
-    error = bound.reference_error.square().mean().sqrt()
-    within_reach = reached * bound.terms.square().mean().sqrt()
-    if error <= FACTOR * within_reach:
-        return bound
-    exact = _own_error(operation.in_own_dtype(exactly=True), number, expected)
-    if exact is None or exact.square().mean().sqrt() > error / 8:
-        return bound
-    return in_tf32(bound)
+        error[at] = difference(rows[at], e[at])
+    return spread(error)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from helpers.check import closeness
 from helpers.check.bounds import Bound, in_tf32, strict
 from helpers.check.closeness import Mismatch, name_of
-from helpers.check.operation import Operation, bounds_of, real, widened
+from helpers.check.measuring import bounds_of
+from helpers.check.operation import Operation, real, widened
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ import torch
 from check_kernels import OPERATIONS, TF32, in_float32, with_factors
 
 from helpers.check import Mismatch, assert_matches, assert_result
+from helpers.check.measuring import bounds_of
 from helpers.check.operation import Operation as Measured
-from helpers.check.operation import bounds_of
 
 HERE = {"device": "cpu"}
 

@@ -198,8 +198,9 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
 
 def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """The same elements in another order."""
-    order = torch.randperm(tensor.numel(), generator=generator)
-    return tensor.reshape(-1)[order.to(tensor.device)].reshape(tensor.shape)
+    there = torch.Generator(tensor.device).manual_seed(int(torch.randint(2**31, (), generator=generator)))
+    order = torch.randperm(tensor.numel(), generator=there, device=tensor.device)
+    return tensor.reshape(-1)[order].reshape(tensor.shape)
 
 
 def other_numbers(case: Case) -> Iterator[Case]:

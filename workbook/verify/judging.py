@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from helpers.check.finding import percent
 from helpers.check.matching import bits_of
 from helpers.check.operation import Operation, operators_of
 from helpers.check.results import Results, as_results, assert_result, expected_of
+from helpers.timing.clock import now_s, wait_for_gpu
 from workbook.usage import UsageError, first_line
 from workbook.verify.accuracy import (
     TF32,
@@ -32,6 +34,7 @@ from workbook.verify.verdict import LIMIT, NOTE, WRONG, Finding
 from workbook.verify.wide import forced
 
 _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+_QUICK_S = 0.25
 _MOST_KEPT = 2**30  # bytes
 _T = TypeVar("_T")
 NO_MEMORY = "Something is not judged: the GPU's memory is full."
@@ -106,6 +109,16 @@ class Judge:
         except (check.Mismatch, UsageError, RuntimeError, TypeError, ValueError, LookupError, AssertionError):
             return False
         return True
+
+    def is_quick(self, case: Case) -> bool:
+        """Whether the reference takes so little time that it can be called some dozens of times for one
+        comparison.
+        """
+        start = now_s()
+        self.own_results(case)
+        if torch.cuda.is_available():
+            wait_for_gpu()
+        return now_s() - start < _QUICK_S
 
     def returns_integers(self, case: Case) -> bool:
         """Whether a result holds integers, such as the positions of maxima, which depend on ties."""
@@ -315,12 +328,9 @@ class Judge:
         )
 
     def _operation(self, case: Case) -> Operation:
-        def size(operation: Operation) -> int:
-            return n_bytes(self._expected(case).tensors)  # its bounds need about as much
-
-        return self._computed_once(
-            case, "operation", lambda: Operation(self._reference(case), tuple(tensors_of(case.args))), size
-        )
+        size = n_bytes(self._expected(case).tensors)  # its bounds need about as much
+        made = partial(Operation, self._reference(case), tuple(tensors_of(case.args)))
+        return self._computed_once(case, "operation", made, lambda _: size)
 
     def _computed_once(
         self, case: Case, what: str, compute: Callable[[], _T], size: Callable[[_T], int]

@@ -14,6 +14,7 @@ from helpers.timing import TimingError, time_gpu
 from helpers.timing.clock import now_s
 from helpers.timing.cupti import Flush
 from helpers.timing.overhead import event_times
+from helpers.timing.stats import median_interval
 from workbook.verify.arguments import map_tensors, n_bytes, overwrite, tensors_of
 from workbook.verify.full_size import change, difference, make_inputs, sampled
 from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
@@ -22,8 +23,8 @@ from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding, Speed
 
 _BUDGET_S = 0.5
-_SLOW_S = 0.1  # a reference in Python loops may launch ten thousand kernels, each of which CUPTI records
-_N_SLOW = 6  # its samples; the median is between the smallest and the largest with a probability of 97 %
+_SLOW_S = 0.01  # a reference in Python loops may launch ten thousand kernels, each of which CUPTI records
+_N_SLOW = 6  # samples, at least: the median lies between the smallest and the largest with 97 %
 _NOTHING = "launched nothing"
 # What the timer's errors mean.
 _REFUSALS = {
@@ -197,9 +198,10 @@ def _time_reference(function: Callable[[], Any], before: Callable[[], Any]) -> t
     start = now_s()
     function()
     torch.cuda.synchronize()
-    if now_s() - start > _SLOW_S:
-        ((times,), _) = event_times([function], Flush("cold", before), _N_SLOW)
-        return statistics.median(times), min(times), max(times)
+    if (took_s := now_s() - start) > _SLOW_S:
+        n = max(_N_SLOW, int(_BUDGET_S / took_s))
+        ((times,), _) = event_times([function], Flush("cold", before), n)
+        return statistics.median(times), *median_interval(times)
     timing = time_gpu(function, before=before, budget_s=_BUDGET_S)
     return timing.median_us, *timing.ci95_us
 

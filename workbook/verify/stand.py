@@ -18,6 +18,7 @@ from typing import Any
 
 from workbook.sandbox.inside import enter
 from workbook.sandbox.serving import Server, sentence
+from workbook.verify.allocator import keep_memory
 
 _SOURCES = "candidate"  # the folder of its files
 _SETTLE_S = 0.2  # for work that continues after a call has returned
@@ -31,6 +32,7 @@ def main(settings: dict[str, Any]) -> None:
             `inside.enter`.
     """
     requests, replies = enter(settings, "candidate")
+    keep_memory()
     if settings["interpret"]:
         # With one thread, calls follow each other quickly on a busy machine, too: no core waits for another.
         os.environ |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from helpers import device
-from helpers.cuda.errors import UNKNOWN_NAME
 from workbook.sandbox import cgroup
 from workbook.sandbox.process import Limits, WorkerDied
 from workbook.usage import UsageError, first_line
 from workbook.verify import checks, source, speed
+from workbook.verify.allocator import kept_memory
 from workbook.verify.arguments import alike, map_tensors
+from workbook.verify.blame import needs_gpu
 from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
 from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, FullSize, Problem
 from workbook.verify.suspect import TOO_LARGE, Forged, Raised, Suspect
@@ -24,13 +25,7 @@ from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Spee
 
 _ORDER = (WRONG, DISHONEST, LIMIT, NOTE)
 _N_SEEDS = 2  # how often each of the benchmark's cases is tried, each time with other values
-# What an error says if only the missing GPU is to blame, or the interpreter.
-_NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulator", "device string")
-_EMULATED = "EmulatorError: "  # a mistake that the emulator found
-_OF_SHAPES = "make_shape_compatible"  # Triton's compiler refuses these operands, too
 _REFUSALS = ("AssertionError", "ValueError", "NotImplementedError")
-_ASKING = ("AssertionError", "AttributeError", "NotImplementedError")  # what a line about the GPU may raise
-_OF_BUILDS = ("BuildError: ", "UnknownName: ")
 _DECOMPOSES = re.compile(r"\._?(linalg_(?:eig|svd|qr)\w*|svd|qr|geqrf)\.")
 _OWN_FAULT = ("SyntaxError", "NameError", "IndentationError")
 
@@ -69,7 +64,7 @@ def verify(
         UsageError: the problem's reference fails.
     """
     start = time.monotonic()
-    with cgroup.limited(settings.memory_mb) as group:
+    with kept_memory(), cgroup.limited(settings.memory_mb) as group:
         found = _Verification(problem, candidate, settings, say).run(group, start)
     return replace(found, seconds=time.monotonic() - start)
 
@@ -288,7 +283,8 @@ class _Verification:
         raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
         says = raised[0].says.removeprefix("It fails: ").rstrip(".") if raised else ""
         refuses = self._problem.is_reduced and says.startswith(_REFUSALS)
-        if TOO_LARGE in says or self._needs_gpu(says) or refuses:
+        lacks_gpu = not self._on_gpu and needs_gpu(says, self._candidate)
+        if TOO_LARGE in says or lacks_gpu or refuses:
             self._findings = [one for one in self._findings if one not in raised]
             why = " (the benchmark's sizes are too large here, and were divided)" if refuses else ""
             self._blocked = says + why
@@ -312,29 +308,13 @@ class _Verification:
 
     def _fail(self, error: Raised, when: str) -> None:
         text = str(error)
-        needs_gpu = self._needs_gpu(text) and error.kind not in _OWN_FAULT
+        lacks_gpu = not self._on_gpu and needs_gpu(text, self._candidate) and error.kind not in _OWN_FAULT
         if lacks_memory(text):
             self._add([Finding("raises", NOTE, NO_MEMORY, when)])
-        elif error.kind in ("ModuleNotFoundError", "too large") or needs_gpu:
+        elif error.kind in ("ModuleNotFoundError", "too large") or lacks_gpu:
             self._blocked = text
         else:
             self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])
-
-    def _needs_gpu(self, says: str) -> bool:
-        """Whether an error, or the line in which it was raised, is about the GPU that isn't there.
-
-        What the emulator finds wrong would be wrong on a GPU, too.
-        """
-        if self._on_gpu or says.startswith(_EMULATED) or _OF_SHAPES in says:
-            return False
-        if says.startswith(_OF_BUILDS) and UNKNOWN_NAME.search(says):
-            return True  # nvcc and its headers may know a name that our emulator doesn't
-        number = re.search(r", in line (\d+)$", says)
-        lines = self._candidate.sources.get(self._candidate.entry.partition("::")[0], "").splitlines()
-        is_asked = says.startswith(_ASKING) and number and int(number[1]) <= len(lines)
-        line = lines[int(number[1]) - 1] if is_asked else ""
-        about = f"{says} {line}".lower()
-        return any(word in about for word in _NEEDS_GPU)
 
     def _of_death(self, gone: WorkerDied) -> list[Finding]:
         if gone.mistake == "timeout" and not self._on_gpu and self._candidate.has_kernels:

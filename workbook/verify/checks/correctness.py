@@ -157,9 +157,9 @@ def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fi
 
 
 def values_of_sizes(suspect: Suspect, judge: Judge, cases: Sequence[Case], seed: int) -> Iterator[Finding]:
-    """Try other values in each of several cases, until the time is up."""
+    """Try other values in each of several cases whose reference is quick, until the time is up."""
     start = time.monotonic()
-    drawn = (another_draw(case, seed) for case in cases)
+    drawn = (another_draw(case, seed) for case in cases if judge.is_quick(case))
     yield from _variants(
         suspect, judge,
         takewhile(lambda _: time.monotonic() - start < _SIZES_S, (one for one in drawn if one)),
