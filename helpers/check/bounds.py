@@ -157,6 +157,7 @@ class Bound:
         exact_factors: whether the result is a product whose factors a kernel has no reason to round.
         transformed: whether a kernel may transform the factors before it multiplies, as of a convolution.
         resolution: what the float64 reference itself may lose of small results.
+        n_rounded: how many times factors are rounded, of which only the first are inputs.
     """
 
     dtype: torch.dtype
@@ -168,6 +169,7 @@ class Bound:
     exact_factors: bool = False
     transformed: bool = False
     resolution: float = 0.0
+    n_rounded: int = 1
 
     @property
     def factor(self) -> float:
@@ -185,7 +187,11 @@ class Bound:
         roundings = max(math.sqrt(depth), depth / ADDED_AT_ONCE if self.exact_factors else 0)
         roundings *= TRANSFORMED if self.transformed else 1
         partial = torch.maximum(e.abs(), self.size[rows])
-        found = {} if self.exact_factors else {"inputs": self.rounding.unit * (e.abs() + terms)}
+        found = (
+            {}
+            if self.exact_factors
+            else {"inputs": self.rounding.unit * math.sqrt(self.n_rounded) * (e.abs() + terms)}
+        )
         found["sums"] = self.rounding.sums * roundings * (partial + terms)
         found["resolution"] = torch.full_like(e, self.resolution)
         if self.reference_error is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helpers.check.bounds import FACTOR, LONGEST_SUM, RESOLUTION, ROUNDINGS, Bound, in_tf32
@@ -48,8 +49,10 @@ def bounds_of(
     expected: Sequence[torch.Tensor],
     dtypes: Sequence[torch.dtype],
     precision: str | None = None,
+    *,
+    counted: bool = True,
 ) -> list[Bound | None]:
-    """How far each result may be off, from about ten evaluations of the reference, or as the operation knows.
+    """How far each result may be off, from dozens of evaluations of the reference, or as the operation knows.
 
     Args:
         operation: the reference and the inputs.
@@ -58,59 +61,87 @@ def bounds_of(
             None.
         precision: "tf32" if float32 products may round their factors to TF32, "ieee" if they must not,
             although the reference may; by default they may if the reference does on these inputs.
+        counted: whether to find out how many terms are added, and whether TF32 is used. Without that it
+            takes 5 evaluations, and the bounds are smaller or the same.
     """
-    key = (*dtypes, precision)
+    key = (*dtypes, precision, counted)
     if key not in operation.known_bounds:
-        operation.known_bounds[key] = _measured(operation, expected, dtypes, precision)
+        operation.known_bounds[key] = _bounds(operation, expected, dtypes, precision, counted)
     return operation.known_bounds[key]
 
 
-def _measured(
+def _bounds(
     operation: Operation,
     expected: Sequence[torch.Tensor],
     dtypes: Sequence[torch.dtype],
     precision: str | None,
+    counted: bool,
 ) -> list[Bound | None]:
     import torch
 
+    if counted:
+        least = bounds_of(operation, expected, dtypes, precision, counted=False)
+        n_terms = operation.n_terms(expected)
+        products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
+        # The weights needn't be inputs: a model holds its own.
+        convolves = torch.float32 in dtypes and max(n_terms) > 1 and operation.convolves()
+        bounds: list[Bound | None] = []
+        for i, bound in enumerate(least):
+            if bound is not None:
+                bound = replace(
+                    bound, n_terms=n_terms[i], exact_factors=bound.exact_factors and products[i],
+                    transformed=convolves and bound.rounding.name == "float32",
+                )  # fmt: skip
+                bound = _with_tf32(bound, operation, i, expected[i]) if precision is None else bound
+            bounds.append(bound)
+        return bounds
     own_results = operation.in_own_dtype(exactly=precision == "ieee")
-    fewest = min((e.numel() for e in expected), default=0)
-    n_draws = _DRAWS[fewest < NARROW]
-    perturbed: list[torch.Tensor | None] = [None] * len(expected)
+    n_draws = _DRAWS[min((e.numel() for e in expected), default=0) < NARROW]
+    terms = _terms(operation, expected, dtypes, n_draws)
+    errors = _own_errors(operation, own_results, expected, n_draws, precision == "ieee")
+    resolution = RESOLUTION * min(1.0, operation.largest_input())
+    least = []
+    for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
+        name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
+        # Without the reference's own error, results between several products might be rounded unnoticed.
+        exact = errors[i] is not None and operation.has_exact_factors(dtype)
+        least.append(
+            Bound(
+                dtype,
+                ROUNDINGS[name],
+                1.0,
+                size_of_rows(e),
+                errors[i],
+                terms[i],
+                exact,
+                resolution=resolution,
+            )
+            if dtype.is_floating_point
+            else None
+        )
+    return least
+
+
+def _terms(
+    operation: Operation, expected: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype], n_draws: int
+) -> list[torch.Tensor | None]:
+    """The root of the summed squares of each result's terms, from slightly changed inputs."""
+    import torch
+
+    found: list[torch.Tensor | None] = [None] * len(expected)
     for results in operation.perturbed(n_draws):
         for i, (result, e) in enumerate(zip(results, expected, strict=True)):
             if not dtypes[i].is_floating_point:
                 continue
             e, result = as_rows(e), as_rows(result)
-            if perturbed[i] is None:
+            if found[i] is None:
                 float_dtype = torch.float64 if dtypes[i] == torch.float64 else torch.float32
-                perturbed[i] = torch.zeros(e.shape, dtype=float_dtype, device=e.device)
+                found[i] = torch.zeros(e.shape, dtype=float_dtype, device=e.device)
             for at in pieces(e):
-                perturbed[i][at] = perturbed[i][at].hypot(
-                    (difference(result[at], e[at]) / PERTURBATION).to(perturbed[i].dtype)
+                found[i][at] = found[i][at].hypot(
+                    (difference(result[at], e[at]) / PERTURBATION).to(found[i].dtype)
                 )
-    own_errors = _own_errors(operation, own_results, expected, n_draws, precision == "ieee")
-    n_terms = operation.n_terms(expected)
-    products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
-    # The weights needn't be inputs: a model holds its own.
-    convolves = torch.float32 in dtypes and max(n_terms) > 1 and operation.convolves()
-    resolution = RESOLUTION * min(1.0, operation.largest_input())
-    bounds: list[Bound | None] = []
-    for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
-        if not dtype.is_floating_point:
-            bounds.append(None)
-            continue
-        name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
-        terms = None if perturbed[i] is None else spread(perturbed[i].div_(math.sqrt(n_draws)))
-        reference_error = own_errors[i]
-        # Without the reference's own error, results between several products might be rounded unnoticed.
-        exact = reference_error is not None and operation.has_exact_factors(dtype) and products[i]
-        bound = Bound(
-            dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), reference_error, terms, exact,
-            transformed=convolves and name == "float32", resolution=resolution,
-        )  # fmt: skip
-        bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
-    return bounds
+    return [None if one is None else spread(one.div_(math.sqrt(n_draws))) for one in found]
 
 
 def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.Tensor) -> Bound:
@@ -123,8 +154,9 @@ def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.
     on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
     if not on_gpu or bound.reference_error is None or bound.terms is None:
         return bound
-    if operation.permits_tf32():
-        return in_tf32(bound)
+    if n_permitted := operation.n_in_tf32():
+        # Each rounds its weights, which needn't be inputs, and what the one before has returned.
+        return replace(in_tf32(bound), n_rounded=2 * n_permitted)
     reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
     error = bound.reference_error.square().mean().sqrt()
     within_reach = reached * bound.terms.square().mean().sqrt()

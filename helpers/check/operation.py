@@ -195,27 +195,27 @@ class Operation:
         """Whether the reference calls a convolution of PyTorch."""
         return any("convolution" in name for name in operators_of(self.in_own_dtype))
 
-    def permits_tf32(self) -> bool:
-        """Whether a convolution or a recurrent layer may use TF32 when the reference calls it; cuDNN does so
-        on some inputs and in some layouts.
+    def n_in_tf32(self) -> int:
+        """How many convolutions and recurrent layers may use TF32 when the reference calls them; cuDNN does
+        so on some inputs and in some layouts.
         """
         import torch
 
         backends = {"convolution": torch.backends.cudnn.conv, "cudnn_rnn": torch.backends.cudnn.rnn}
-        permitted: list[bool] = []
+        permitted: list[str] = []
 
         class Recorder(dispatch_mode()):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 permitted.extend(
-                    backend.fp32_precision == "tf32"
+                    name
                     for name, backend in backends.items()
-                    if name in str(func)
+                    if name in str(func) and backend.fp32_precision == "tf32"
                 )
                 return func(*args, **(kwargs or {}))
 
         with Recorder():
             self.in_own_dtype()
-        return any(permitted)
+        return len(permitted)
 
     def largest_input(self) -> float:
         """The largest absolute value of the finite elements of the float inputs; 0.0 if there is none."""

@@ -429,6 +429,37 @@ def test_every_element_is_compared():
             assert_matches(kernel, lambda x: x + 1, shapes=[(n,)], make_inputs=one_row, **HERE)
 
 
+def test_terms_are_counted_only_if_that_can_matter():
+    """A reference in Python loops may take a second, and counting takes dozens of calls."""
+    x = torch.randn(4, 5000, generator=torch.Generator().manual_seed(0))
+    n_calls = 0
+
+    def reference(x):
+        nonlocal n_calls
+        n_calls += 1
+        return torch.exp(20 * x)
+
+    assert_result("powers", torch.exp(20 * x), reference, [x])
+    assert 3 < n_calls < 10  # beyond the fixed tolerance
+    n_calls = 0
+    with pytest.raises(Mismatch):
+        assert_result("powers", torch.exp(20 * x) * 1.0001, reference, [x])
+    assert n_calls > 8
+
+
+def test_a_number_between_two_integers_may_become_either_of_them():
+    """Whatever the results' dtype; a GPU's fast division is off by two roundings."""
+    x = 100 * torch.randn(1, 4096, generator=torch.Generator().manual_seed(0))
+    x[0, :8] = 3 * torch.arange(1.5, 17, 2)  # whose quotients are ties
+    got = (x / 3 * (1 - 2.0**-23)).round()
+    assert (got != (x / 3).round()).any()
+    assert_result("rounding", got, lambda x: (x / 3).round(), [x])
+    assert_result("rounding", got.int(), lambda x: (x / 3).round().int(), [x])
+    got[0, 50] += 1
+    with pytest.raises(Mismatch, match="1 of 4,096 elements"):
+        assert_result("rounding", got, lambda x: (x / 3).round(), [x])
+
+
 def test_the_number_of_terms_is_counted():
     g = torch.Generator().manual_seed(0)
     cases = [
