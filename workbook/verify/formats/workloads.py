@@ -260,7 +260,9 @@ class Workloads:
         can_change = not device.has_gpu() and "safetensors" not in workload.types()
         while can_change and not fits_cpu(self._n_bytes(sizes), is_needed=False):
             smaller = self._halved(sizes)
-            if smaller is None or self._is_refused(replace(workload, sizes=smaller)):
+            # At sizes that are too large here the reference would run for minutes.
+            is_tried = smaller is not None and self._fits(smaller)
+            if smaller is None or (is_tried and self._is_refused(replace(workload, sizes=smaller))):
                 break
             sizes = smaller
         if not self._fits(sizes):
