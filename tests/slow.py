@@ -17,11 +17,16 @@ SLOW: dict[str, tuple[str, ...]] = {
     "cuda/test_emulator.py": ("test_a_wrapper_takes_cpu_tensors",),
     "cuda/test_extension.py": ("test_an_unsupported_type_is_an_error",),
     # Whole pytest runs that compare their random numbers.
-    "test_conftest.py": ("test_a_run_repeats_and_another_seed_draws_other_numbers",),
+    "test_conftest.py": (
+        "test_a_run_repeats_and_another_seed_draws_other_numbers",
+        "test_kernels_that_tests_start_are_seeded",
+    ),
     # A sum of ten million terms against the bound that smaller sums test, too.
     "check/test_bounds.py": ("test_ten_million_terms",),
     # Thirty ways to compute with torch around a kernel; attempts in labs 06 and 09 try one each.
     "exercises/test_torch_work.py": ALL,
+    # Each of lab 04's formulas, compiled with each option; `make test` tries the questions about them.
+    "exercises/test_lab04.py": ("test_every_change_leaves_its_mark",),
     # Attempts at the labs of the deeper lessons; their wrong kernels are marked where they are.
     "exercises/test_lab07.py": ALL,
     "exercises/test_lab08.py": ALL,
@@ -110,11 +115,14 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_cuda_solution_is_compiled_and_judged",
         "test_a_slow_kernel_is_not_rejected_where_it_is_interpreted",
         "test_cuda_code_may_use_all_of_pytorchs_headers",
+        "test_what_needs_a_gpu_is_not_judged_without_one",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[changed-input]",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[low-precision]",
     ),
     # A quarter of the corpus; `make thorough` judges all of it.
     "workbook/test_verify_corpus.py": ALL,
+    # Fourteen lines, each in a process of its own; the corpus has kernels that contain them.
+    "workbook/test_verify_watch.py": ("test_what_no_kernel_needs_is_noticed",),
     # More kernels, each judged as a whole; `make test` judges four of test_verify's.
     "workbook/test_verify_evasions.py": (
         "test_a_fraud_that_evades_a_check_is_found",
@@ -202,7 +210,11 @@ SLOW: dict[str, tuple[str, ...]] = {
     # Every docstring's example; `make test` checks that their arguments exist.
     "workbook/test_reference.py": ("test_the_examples_run",),
     # Full disks.
-    "workbook/test_foreign.py": ("test_a_full_disk_ends_only_its_point",),
+    "workbook/test_foreign.py": (
+        "test_a_full_disk_ends_only_its_point",
+        "test_a_slider_of_ones_own_shows_its_figure_on_a_page",
+        "test_failures_of_unusual_cells",
+    ),
     # Clusters; that Dask starts and returns one point is in `make test`.
     "workbook/test_cluster.py": (
         "test_a_late_worker_without_a_gpu_gets_no_point",
