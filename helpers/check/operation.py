@@ -116,7 +116,7 @@ class Operation:
         """
         import torch
 
-        for draw in range(n_draws):
+        for draw in range(n_draws if any(self._floats()) else 0):
             changed = []
             for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
                 if is_float:

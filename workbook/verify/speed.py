@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,7 +14,6 @@ from helpers.timing import TimingError, time_gpu
 from helpers.timing.clock import now_s
 from helpers.timing.cupti import Flush
 from helpers.timing.overhead import event_times
-from helpers.timing.stats import median_interval
 from workbook.verify.arguments import map_tensors, n_bytes, overwrite, tensors_of
 from workbook.verify.full_size import change, difference, make_inputs, sampled
 from workbook.verify.judging import NO_MEMORY, Judge, lacks_memory
@@ -23,8 +22,8 @@ from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding, Speed
 
 _BUDGET_S = 0.5
-_SLOW_S = 0.01  # a reference in Python loops may launch ten thousand kernels, each of which CUPTI records
-_N_SLOW = 6  # samples, at least: the median lies between the smallest and the largest with 97 %
+_SLOW_S = 0.1  # a reference in Python loops may launch ten thousand kernels, each of which CUPTI records
+_N_SLOW = 6  # samples: the median is between the smallest and the largest with a probability of 97 %
 _NOTHING = "launched nothing"
 # What the timer's errors mean.
 _REFUSALS = {
@@ -35,6 +34,23 @@ _REFUSALS = {
     ),
     _NOTHING: ("skipped-work", "It launches nothing when it is called again"),
 }
+
+
+class _Reference(NamedTuple):
+    """The median of a reference's time in µs, its interval, and whether gaps between its kernels count."""
+
+    median_us: float
+    low_us: float
+    high_us: float
+    has_gaps: bool
+
+    def notes(self, label: str) -> list[Finding]:
+        """What to say about it."""
+        says = (
+            f"A call of the reference takes {self.median_us / 1e6:.1f} s, so it was timed between CUDA "
+            "events. The gaps between its kernels count, unlike those of the candidate."
+        )
+        return [Finding("timing", NOTE, says, label)] if self.has_gaps else []
 
 
 def measure(
@@ -72,12 +88,14 @@ def measure(
             continue
         findings += [Finding("timing", NOTE, note, case.label) for note in raw["notes"]]
         try:
-            speed = _speed(problem, group, raw)
+            reference = _time_with(problem, group)
         except TimingError as error:
             findings.append(Finding("timing", NOTE, f"The reference was not timed: {error}", case.label))
             continue
-        speeds.append(speed)
-        findings += _beyond_the_bound(speed, case.args)
+        findings += reference.notes(case.label)
+        bound_us = _bound_us(inputs_of(problem, case), n_bytes([problem.reference(*case.args)]))
+        speeds.append(_compared(case.label, raw, reference, bound_us))
+        findings += _beyond_the_bound(speeds[-1], case.args)
     return findings, speeds
 
 
@@ -131,6 +149,7 @@ def measure_full_size(
     turns = itertools.count()
     reference = _time_reference(lambda: full.reference(*args), lambda: change(args, next(turns)))
     speed = _compared(case.label, raw, reference, _bound_us(args, n_output_bytes))
+    findings += reference.notes(case.label)
     return [*findings, *_beyond_the_bound(speed, args)], [speed]
 
 
@@ -153,35 +172,26 @@ def _refused(reason: str, case: Case) -> Finding:
     return Finding("timing", NOTE, f"It was not timed: {reason}"[:400], case.label)
 
 
-def _speed(problem: Problem, group: Sequence[Case], raw: dict[str, Any]) -> Speed:
-    case = group[0]
-    bound_us = _bound_us(inputs_of(problem, case), n_bytes([problem.reference(*case.args)]))
-    return _compared(case.label, raw, _time_with(problem, group), bound_us)
-
-
 def inputs_of(problem: Problem, case: Case) -> list[torch.Tensor]:
     """The tensors that a call must read: all but those for results."""
     return [one for i, one in enumerate(tensors_of(case.args)) if i not in problem.unread]
 
 
-def _compared(
-    label: str, raw: dict[str, Any], reference: tuple[float, float, float], bound_us: float
-) -> Speed:
+def _compared(label: str, raw: dict[str, Any], reference: _Reference, bound_us: float) -> Speed:
     median, low, high = (raw[name] for name in ("median_us", "low_us", "high_us"))
-    median_reference, low_reference, high_reference = reference
     return Speed(
         case=label,
         median_us=median,
         ci95_us=(low, high),
-        reference_us=median_reference,
-        speedup=median_reference / median,
-        speedup_ci95=(low_reference / high, high_reference / low),
+        reference_us=reference.median_us,
+        speedup=reference.median_us / median,
+        speedup_ci95=(reference.low_us / high, reference.high_us / low),
         bound_us=bound_us,
         kernels=tuple(raw["kernels"]),
     )
 
 
-def _time_with(problem: Problem, group: Sequence[Case]) -> tuple[float, float, float]:
+def _time_with(problem: Problem, group: Sequence[Case]) -> _Reference:
     """Time the reference as the candidate was timed: with other contents before each call."""
     function = problem.timed or problem.reference
     args = map_tensors(torch.clone, group[0].args)
@@ -189,21 +199,18 @@ def _time_with(problem: Problem, group: Sequence[Case]) -> tuple[float, float, f
     return _time_reference(lambda: function(*args), lambda: overwrite(args, next(turns).args))
 
 
-def _time_reference(function: Callable[[], Any], before: Callable[[], Any]) -> tuple[float, float, float]:
-    """The median of a reference's time in µs, and its interval. If a call takes long, it is called only a few
-    times, between CUDA events.
-    """
+def _time_reference(function: Callable[[], Any], before: Callable[[], Any]) -> _Reference:
+    """Time a reference. If a call takes long, it is called only a few times, between CUDA events."""
     function()
     torch.cuda.synchronize()
     start = now_s()
     function()
     torch.cuda.synchronize()
-    if (took_s := now_s() - start) > _SLOW_S:
-        n = max(_N_SLOW, int(_BUDGET_S / took_s))
-        ((times,), _) = event_times([function], Flush("cold", before), n)
-        return statistics.median(times), *median_interval(times)
+    if now_s() - start > _SLOW_S:
+        ((times,), _) = event_times([function], Flush("cold", before), _N_SLOW)
+        return _Reference(statistics.median(times), min(times), max(times), True)
     timing = time_gpu(function, before=before, budget_s=_BUDGET_S)
-    return timing.median_us, *timing.ci95_us
+    return _Reference(timing.median_us, *timing.ci95_us, False)
 
 
 def _launches_nothing(problem: Problem, group: Sequence[Case]) -> bool:
