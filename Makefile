@@ -29,7 +29,7 @@ help:
 	@echo "make lab        open the first lesson in JupyterLab"
 	@echo "make book       build the book from the executed lessons; open build/book/index.html"
 	@echo "make test       check the format and run the tests of the tools and the core lessons; about 8 minutes on two cores"
-	@echo "make test-slow  run the deeper lessons' tests, attacks, kills, clusters, more of the browser, a sample of the frauds; about 20 minutes"
+	@echo "make test-slow  run the deeper lessons' tests, attacks, kills, clusters, more of the browser, a sample of the frauds; about half an hour on two cores"
 	@echo "make thorough   for releases: the whole corpus of frauds, more seeds, and every lesson from the other records"
 	@echo "make compat     test other versions from the network: Colab's, CUDA 12's, and the newest (make latest)"
 	@echo "make form       format and lint the code, and bring the notebooks into their canonical form"

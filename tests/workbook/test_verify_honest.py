@@ -72,6 +72,7 @@ SELECTED = problem(
     "x, rows = args\nreturn x[rows]", "return [torch.randn(40, 6), torch.randint(0, 40, (100,))]"
 )
 DOUBLED = problem("return 2 * args[0]", "return [torch.randn(32, 60)]")
+ONE_TERM = problem("return args[0].logsumexp(1)", "return [torch.randn(4096, 1)]")
 ALMOST_EQUAL = problem("return args[0].sort().values", "return [50000 + torch.randn(1000)]")
 DIVERGENCE = problem(
     "return (args[1] * (args[1].log() - args[0].log())).sum(dim=1)",
@@ -171,6 +172,9 @@ for i in range(BEGIN, args[0].shape[1]):
 return h
 """
 HONEST = {
+    "a number that is rounded on its way to itself": (ONE_TERM, candidate(
+        "return (args[0] * 1.4426950408889634).exp2().sum(1).log2() * 0.6931471805599453"
+    )),
     "a bias that a normalization cancels": (MEAN, candidate(
         "x = torch.nn.functional.conv2d(args[0], self.weight)\n"
         "return torch.nn.functional.group_norm(x, 8, self.scale, self.shift).mean(dim=(1, 2, 3))",

@@ -15,6 +15,7 @@ TF32 = 2.0**-14  # of products whose factors are rounded to TF32, the error is a
 _UNKNOWN_TERMS = 4096
 _OWN_ERRORS = 1.5  # how much larger than the reference's own errors others may be that are rounded alike
 _FEWEST, _SAMPLE, _DIFFERENT = 16, 4096, 0.25  # results; of them in a sample; different numbers in it
+_FEW_ROUNDINGS = 4
 _FLOAT32 = 2.0**-20  # a smaller error is one of float32's own
 
 
@@ -56,6 +57,15 @@ def is_as_accurate(
             if e.numel() and not size(errors[0]) <= _OWN_ERRORS * size(errors[1]):
                 return False
     return True
+
+
+def n_different(got: torch.Tensor, own: torch.Tensor) -> int:
+    """How many results are other numbers than the reference's, and not only rounded a few times."""
+    if got.dtype != own.dtype or not own.is_floating_point():
+        return 0
+    own, unit = own.double(), _FEW_ROUNDINGS * torch.finfo(own.dtype).eps
+    size = own.abs().clamp(min=float(own.square().mean().sqrt()))
+    return int(((got.double() - own).abs() > unit * size).sum())
 
 
 def only_moves(

@@ -24,6 +24,7 @@ from workbook.verify.accuracy import (
     is_as_accurate,
     is_finite,
     is_near,
+    n_different,
     only_moves,
     within_unknown_sums,
 )
@@ -271,7 +272,7 @@ class Judge:
                 return None
             found = self._finding(mismatch, severity, got, expected)
             return found if poisoned or case.outputs else _without_poison(found, got)
-        n_moved = sum(int((g != o).sum()) for g, o in zip(got, own, strict=True) if g.dtype == o.dtype)
+        n_moved = sum(map(n_different, got, own))
         if n_moved and only_moves(tensors_of(case.args), own, expected.tensors):
             says = (
                 f"The reference returns numbers of its inputs, and rounds nothing; {n_moved:,} of the "
