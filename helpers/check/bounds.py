@@ -44,7 +44,7 @@ FACTOR times the largest error is limited to CAP times the result's size (|resul
 of its row), or to the fixed tolerance if that is larger. So a product in bfloat16 instead of float32 is
 wrong even if the reference itself computes in bfloat16. In TF32, only the reference's own error is limited
 like that, and the two others to twice as much: of 32 million results of a convolution that is normalized
-afterwards, 29 were off by up to 1.2 times the cap (H200, cuDNN, 2026-11-29).
+afterwards, 29 were beyond the cap (H200, cuDNN, 2026-11-29).
 
 The table shows what `python tests/check_bounds.py --seeds 1000` measured (2026-11-22, torch 2.13 on a CPU;
 the kernels are in `tests/check_kernels.py`): the largest FACTOR that a correct kernel needed, and the
