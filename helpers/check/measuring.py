@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from helpers.check.bounds import FACTOR, LONGEST_SUM, RESOLUTION, ROUNDINGS, Bound, in_tf32
+from helpers.check.bounds import FACTOR, LONGEST_SUM, RESOLUTION, ROUNDINGS, Bound, in_layers_of_tf32, in_tf32
 from helpers.check.closeness import NARROW, as_rows, name_of, pieces, size_of_rows
 from helpers.check.operation import PERTURBATION, Operation, difference, own_error, spread
 
@@ -155,8 +155,7 @@ def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.
     if not on_gpu or bound.reference_error is None or bound.terms is None:
         return bound
     if n_permitted := operation.n_in_tf32():
-        # Each rounds its weights, which needn't be inputs, and what the one before has returned.
-        return replace(in_tf32(bound), n_rounded=2 * n_permitted)
+        return in_layers_of_tf32(bound, n_permitted, expected)
     reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
     error = bound.reference_error.square().mean().sqrt()
     within_reach = reached * bound.terms.square().mean().sqrt()

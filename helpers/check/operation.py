@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ PERTURBATION = 2.0**-24
 # other one, inputs change four times as much: a GPU's fast division is off by up to two roundings.
 _INTEGER_DRAWS = 96
 _INTEGER_SIZES = (1.0, 4.0)
+_N_ALIKE = 2  # inputs of one shape, of which elements are changed; a model can have dozens of weights
 _N_PROBES = 3  # single elements of each input that are changed, until this many have changed a result
 
 
@@ -148,9 +150,8 @@ class Operation:
         import torch
 
         counts = [1.0] * len(expected)
-        for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
-            if not is_float:
-                continue
+        for number in self._unlike():
+            one = self.inputs[number]
             generator = self._generator(one, -1 - number)
             indices = torch.randint(one.numel(), (4 * _N_PROBES,), generator=generator, device=one.device)
             n_effective = 0
@@ -227,6 +228,16 @@ class Operation:
             ),
             default=0.0,
         )
+
+    def _unlike(self) -> list[int]:
+        """The numbers of the float inputs, of those with the same shape the first ones."""
+        shapes: Counter[Any] = Counter()
+        found = []
+        for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
+            if is_float and shapes[one.shape] < _N_ALIKE:
+                shapes[one.shape] += 1
+                found.append(number)
+        return found
 
     @property
     def n_float_inputs(self) -> int:

@@ -12,6 +12,8 @@ import torch
 from check_kernels import OPERATIONS, TF32, in_float32, with_factors
 
 from helpers.check import Mismatch, assert_matches, assert_result
+from helpers.check.bounds import in_layers_of_tf32, in_tf32
+from helpers.check.closeness import outside
 from helpers.check.measuring import bounds_of
 from helpers.check.operation import Operation as Measured
 
@@ -205,6 +207,23 @@ def test_a_convolution_in_tf32_passes_if_tf32_is_allowed():
     with pytest.raises(Mismatch) as told:
         assert_matches(kernel, check_kernels.conv, precision="ieee", **how)
     assert "precision=" not in str(told.value)
+
+
+def test_a_layer_in_tf32_is_right_where_a_relu_is_zero_all_around():
+    """A rounding to TF32 moves single numbers above 0 where everything around them is 0."""
+
+    def layer(convolved):
+        return (convolved - 2.5 * convolved.std()).relu()
+
+    inputs = images((4, 16, 8, 96), torch.Generator().manual_seed(0), "cpu", torch.float32)
+    expected = layer(check_kernels.conv(*map(torch.Tensor.double, inputs)))
+    operation = Measured(lambda *args: layer(check_kernels.conv(*args)), inputs)
+    (bound,) = bounds_of(operation, [expected], [torch.float32], "ieee")
+    by_tf32 = layer(with_factors(TF32, check_kernels.conv)(*inputs))
+    by_bfloat16 = layer(with_factors(check_kernels.BF16, check_kernels.conv)(*inputs))
+    assert not outside(by_tf32, expected, in_layers_of_tf32(bound, 1, expected).allowed).any()
+    assert outside(by_tf32, expected, in_tf32(bound).allowed).any()
+    assert outside(by_bfloat16, expected, in_layers_of_tf32(bound, 1, expected).allowed).any()
 
 
 def test_tf32_is_only_suggested_for_products():
