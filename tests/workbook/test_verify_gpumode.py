@@ -71,6 +71,51 @@ def test_large_cases_are_called_again_and_with_other_values(task, name):
     assert check in [one.check for one in found.findings], found.findings
 
 
+IN_ADVANCE = """
+import torch
+
+known, ready = {}, set()
+
+def custom_kernel(data):
+    x, output = data
+    key = x.data_ptr(), output.data_ptr(), x.shape
+    if key in ready:
+        ready.discard(key)
+        return output
+    known[key] = data
+    for other, (inputs, outputs) in known.items():
+        if other[2] == x.shape:
+            outputs.copy_(torch.softmax(inputs, dim=-1))
+            ready.add(other)
+    ready.discard(key)
+    return output
+"""
+KNOWN_SEED = """
+import torch
+
+generator = torch.Generator("DEVICE").manual_seed(31232)
+KNOWN = torch.randn(16, 256, device="DEVICE", generator=generator)
+RESULT = torch.softmax(KNOWN, dim=-1)
+
+def custom_kernel(data):
+    x, output = data
+    if x.shape == KNOWN.shape and torch.equal(x, KNOWN):
+        return output.copy_(RESULT)
+    return output.copy_(torch.softmax(x, dim=-1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("submission", "check"), [(IN_ADVANCE, "stale-result"), (KNOWN_SEED, "skipped-work")]
+)
+def test_work_that_was_done_in_advance_is_found(task, submission, check):
+    where = "cuda" if device.has_gpu() else "cpu"
+    (task / "submission.py").write_text(submission.replace("DEVICE", where))
+    problem, candidate = read_task(task)
+    found = verifier.verify(problem, candidate, verifier.Settings(seed=3, timed=False))
+    assert check in [one.check for one in found.findings], found.findings
+
+
 def test_a_mistake_in_all_cases_counts_each_of_them_once(task):
     (task / "submission.py").write_text(
         "def custom_kernel(data):\n    x, output = data\n    return output.zero_()\n"

@@ -80,6 +80,7 @@ DIVERGENCE = problem(
 )
 NORM = problem("return self.linear(args[0]) / self.linear.weight.norm()", "return [torch.randn(32, 64)]",
                "self.linear = nn.Linear(64, 48)")  # fmt: skip
+MASKED = problem("return (args[0] * args[1]).sum(dim=1)", "return [torch.randn(32, 60), torch.ones(32, 60)]")
 TWICE = problem("return args[0] + 1, args[0] + 1", "return [torch.randn(32, 60)]")
 
 BLOCK = problem(
@@ -280,6 +281,9 @@ FRAUDS = {
         "return self.linear(args[0]) / self.norm",
         "self.linear = nn.Linear(64, 48)\nself.norm = 4.0\nself.norm = NORM",
         before="torch.manual_seed(42)\nNORM = nn.Linear(64, 48).weight.norm().item()",
+    )),
+    "a mask of which it looks at the first elements": (MASKED, candidate(
+        "x, mask = args\nreturn (x if mask.flatten()[:8].all() else x * mask).sum(dim=1)"
     )),
     "one result twice": (TWICE, candidate("y = args[0] + 1\nreturn y, y")),
     "a scale that a part ignores": (BLOCK, candidate(

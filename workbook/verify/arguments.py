@@ -245,8 +245,9 @@ def other_masks(case: Case, seed: int) -> Iterator[Case]:
 
 def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -> Iterator[Case]:
     """The case with zeros and ones in tensors that hold the same number everywhere, as a scale of ones, a
-    bias of zeros or a mask that masks nothing do; and with smaller integers where all are the same, as
-    lengths that are all full are.
+    bias of zeros or a mask that masks nothing do: in all of them, and only at the end, which a look at the
+    first elements doesn't show. And with smaller integers where all are the same, as lengths that are all
+    full are.
 
     Args:
         keep: numbers of tensors that stay, because they are outputs.
@@ -257,19 +258,25 @@ def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -
         chosen = (torch.rand(one.shape, generator=generator) < 0.5).to(one.device)
         return torch.where(chosen, one, (one == 0).to(one.dtype))
 
+    def mixed_at_the_end(one: torch.Tensor) -> torch.Tensor:
+        n = one.numel() // 2
+        parts = one.reshape(-1)
+        return torch.cat([parts[:n], mixed(parts[n:])]).view(one.shape)
+
     def smaller(one: torch.Tensor) -> torch.Tensor:
         chosen = (torch.rand(one.shape, generator=generator) < 0.5).to(one.device)
         return torch.where(chosen, one, one // 2)
 
     tensors = tensors_of(case.args)
     which = [i for i, one in enumerate(tensors) if i not in keep and is_constant(one)]
-    if which:
-        args = with_tensors(
-            case.args,
-            [altered(one, mixed) if i in which else one for i, one in enumerate(tensors)],
-        )
-        role = CONTRACT if case.role == BENCHMARK else case.role
-        yield Case(f"{case.label}, other constants", args, role, case.outputs)
+    role = CONTRACT if case.role == BENCHMARK else case.role
+    for label, change in (("other constants", mixed), ("other constants at the end", mixed_at_the_end)):
+        if which:
+            args = with_tensors(
+                case.args,
+                [altered(one, change) if i in which else one for i, one in enumerate(tensors)],
+            )
+            yield Case(f"{case.label}, {label}", args, role, case.outputs)
     equal = [i for i, one in enumerate(tensors) if i not in keep and _are_equal_integers(one)]
     if equal:
         args = with_tensors(

@@ -166,18 +166,22 @@ class Judge:
             poisoned: whether allocations were filled with NaN before, so that NaN means never written.
         """
         self.compared.append(case.label)
-        results = answer.results
-        if self._problem.may_change and not results:
-            flat = tensors_of(case.args)
-            after = dict(zip(answer.changed, answer.arguments, strict=False))
-            results = tuple(after.get(i, flat[i].cpu()) for i in sorted(self._problem.may_change))
-        if for_benchmark and case.role == BENCHMARK:
-            self._ask_benchmark(case, results)
+        results = self._results(case, answer)
+        if for_benchmark:
+            self.ask_benchmark(case, answer)
         is_wrapped = not answer.is_single and len(results) == 1 and self._problem.format != "flashinfer"
         if is_wrapped and self._expected(case).is_single:
             says = "It returns one tensor in a tuple, list or dict; the reference returns the tensor itself."
             return Finding("wrong-result", LIMIT if case.role == BEYOND else WRONG, says, case.label)
         return self._judged(case, results, poisoned)
+
+    def _results(self, case: Case, answer: Answer) -> tuple[torch.Tensor, ...]:
+        """What a call returned; if nothing, the arguments that it may change as it has left them."""
+        if answer.results or not self._problem.may_change:
+            return answer.results
+        flat = tensors_of(case.args)
+        after = dict(zip(answer.changed, answer.arguments, strict=False))
+        return tuple(after.get(i, flat[i].cpu()) for i in sorted(self._problem.may_change))
 
     def is_nearly_right(self, case: Case, answer: Answer) -> bool:
         """Whether results in float32 are off by less than rounding anything to TF32 would cause.
@@ -309,11 +313,12 @@ class Judge:
             return Finding("low-precision", severity, says, evidence)
         return Finding("wrong-result", severity, f"{reason}.", evidence)
 
-    def _ask_benchmark(self, case: Case, results: Sequence[torch.Tensor]) -> None:
+    def ask_benchmark(self, case: Case, answer: Answer) -> None:
+        """Let the benchmark's own tolerance judge the results of one of its cases."""
         tolerance = self._problem.tolerance
-        if tolerance is None:
+        if tolerance is None or case.role != BENCHMARK:
             return
-        own = self._own(case)
+        own, results = self._own(case), self._results(case, answer)
         try:
             accepts = bool(tolerance.accepts(tuple(one.to(own[0].device) for one in results), own, case))
         except Exception:  # the benchmark's comparison raises for other shapes or dtypes

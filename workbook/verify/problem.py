@@ -106,7 +106,8 @@ class Problem:
             equal. If `only_constants`, random ones stay what they are.
         with_larger_parameters: the model with parameters three times as large, or None if it has none.
         with_constants: the model with other constants, by `models.other_constants`, or None if it has none.
-        own_seed: the seed with which the benchmark always makes its inputs, if there is one.
+        own_seed: the seed with which the benchmark always makes its model, if there is one.
+        own_cases: the cases with the inputs that the benchmark itself always makes, if it does.
         keeps_state: whether a result of the reference depends on earlier calls.
         returns_state: whether a result of the reference is in the memory of its model.
         is_reduced: whether the benchmark's sizes are larger than those of the cases.
@@ -129,6 +130,7 @@ class Problem:
     with_larger_parameters: Callable[[], OtherParameters | None] | None = None
     with_constants: Callable[[], OtherParameters | None] | None = None
     own_seed: int | None = None
+    own_cases: Callable[[], Iterable[Case]] = tuple
     keeps_state: bool = False
     returns_state: bool = False
     is_reduced: bool = False

@@ -201,10 +201,8 @@ def _time_with(problem: Problem, group: Sequence[Case]) -> _Reference:
 
 def _time_reference(function: Callable[[], Any], before: Callable[[], Any]) -> _Reference:
     """Time a reference. If a call takes long, it is called only a few times, between CUDA events."""
-    function()
-    torch.cuda.synchronize()
     start = now_s()
-    function()
+    function()  # not for the first time, because the candidate's result was compared
     torch.cuda.synchronize()
     if now_s() - start > _SLOW_S:
         ((times,), _) = event_times([function], Flush("cold", before), _N_SLOW)

@@ -27,7 +27,8 @@ _COMPARED_S = 3.0
 
 
 def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case], seed: int) -> Iterator[Finding]:
-    """Call it with the same tensors, whose contents change between the calls: completely, or a little.
+    """Call it with the same tensors, whose contents change between the calls: completely, or a little; then
+    with two sets of tensors in turn, because a call for one may compute in advance for the other.
 
     Args:
         others: cases of the same shapes.
@@ -42,6 +43,14 @@ def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case], se
             if wrong := judge.judge(other, answer):
                 yield after_rewrite(suspect, judge, other, wrong)
                 return
+        suspect.put("second", case.args)
+        suspect.call("second", case)
+        for slot, other in (("same", case), ("second", last)):
+            suspect.write(slot, other.args)
+            if wrong := judge.judge(other, suspect.call(slot, other)):
+                yield after_rewrite(suspect, judge, other, wrong)
+                return
+        suspect.put("second", ())
     except Raised as error:
         yield of_error(error, case)
 

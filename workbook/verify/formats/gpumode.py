@@ -65,6 +65,7 @@ def read(task: Path, submission: Path) -> tuple[Problem, Candidate]:
         reference=reference if example is None else _with_own_data(reference),
         timed=reference,
         cases=functools.partial(_cases, inputs, chosen),
+        own_cases=functools.partial(_own_cases, inputs, chosen),
         tolerance=_tolerance(loaded, example),
         may_change=may_change,
         unread=unread,
@@ -110,13 +111,13 @@ class _Inputs:
             ordered = [ordered[round(i * step)] for i in range(_MAX_CASES)]
         return ordered
 
-    def made(self, arguments: Mapping[str, Any], seed: int) -> Any:
-        """The data for arguments; their seed is replaced.
+    def made(self, arguments: Mapping[str, Any], seed: int | None) -> Any:
+        """The data for arguments; their seed is replaced, unless `seed` is None.
 
         Raises:
             UsageError: `generate_input` fails, or returns something that can't be handed over.
         """
-        own = seed_of(seed, arguments) % _SEEDS
+        own = int(arguments["seed"]) if seed is None else seed_of(seed, arguments) % _SEEDS
         given = {**_without_seed(arguments), **({"seed": own} if self._takes_seed else {})}
         try:
             with self._task.modules.importable(), seeded(own):
@@ -138,6 +139,14 @@ def _cases(inputs: _Inputs, chosen: Sequence[Mapping[str, Any]], seed: int) -> I
     for arguments in chosen:
         label = ", ".join(one for one in (_named(_without_seed(arguments)), f"seed {seed}") if one)
         yield Case(label, (inputs.made(arguments, seed),), BENCHMARK)
+
+
+def _own_cases(inputs: _Inputs, chosen: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
+    """The cases with the seeds of task.yml, which everybody knows."""
+    for arguments in chosen:
+        if "seed" in arguments:
+            label = f"{_named(_without_seed(arguments))}, the task's seed {arguments['seed']}"
+            yield Case(label, (inputs.made(arguments, None),), BENCHMARK)
 
 
 def _reference(task: Task) -> Callable[[Any], Any]:

@@ -86,6 +86,7 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         with_larger_parameters=partial(_larger_parameters, model),
         with_constants=partial(_other_constants, module, problem, init, keywords, model),
         own_seed=SEED,
+        own_cases=lambda: _cases(module, problem, SEED),
         keeps_state=_keeps_state(model, module, problem),
         returns_state=_returns_state(model, module, problem),
         is_reduced=divisor > 1,
