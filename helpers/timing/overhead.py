@@ -105,7 +105,7 @@ def under_cupti() -> Iterator[Any]:
     from torch.profiler import ProfilerActivity
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Profiler clears events")  # older versions say so of one cycle
+        warnings.filterwarnings("ignore", ".*Profiler clears events")  # older versions say so of one cycle
         session = torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
         session.start()
     try:
