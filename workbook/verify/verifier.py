@@ -220,10 +220,11 @@ class _Verification:
     def _known(self, suspect: Suspect, first: Case) -> Iterator[Finding]:
         """See whether it recognizes inputs that the benchmark makes with seeds of its own."""
         end = time.monotonic() + _KNOWN_S
-        for number, case in enumerate(map(self._placed, self._problem.own_cases())):
-            is_first = number == 0 and alike(case, first)
-            if is_first or (time.monotonic() < end and self._judge.is_quick(case)):
+        for case in map(self._placed, self._problem.own_cases()):
+            if alike(case, first) or self._judge.is_quick(case):
                 yield from checks.known(suspect, self._judge, case, self._settings.seed)
+            if time.monotonic() > end:
+                return
 
     def _look_at(self, case: Case) -> set[str]:
         """Call the reference once, so that its mistakes aren't taken for the candidate's."""

@@ -50,7 +50,8 @@ def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[F
             before = None if answer.reformed else case
             yield from _of_answer(judge, case, answer)
             if n_wrong == _ENOUGH:  # a reference can take seconds to be compared
-                judge.ask_benchmark(case, answer)
+                if not is_rewritten:
+                    judge.ask_benchmark(case, answer)
             elif found := judge.judge(case, answer, for_benchmark=not is_rewritten, poisoned=True):
                 n_wrong += found.severity == WRONG
                 if is_rewritten:

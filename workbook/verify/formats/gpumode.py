@@ -117,7 +117,7 @@ class _Inputs:
         Raises:
             UsageError: `generate_input` fails, or returns something that can't be handed over.
         """
-        own = int(arguments["seed"]) if seed is None else seed_of(seed, arguments) % _SEEDS
+        own = arguments["seed"] if seed is None else seed_of(seed, arguments) % _SEEDS
         given = {**_without_seed(arguments), **({"seed": own} if self._takes_seed else {})}
         try:
             with self._task.modules.importable(), seeded(own):
@@ -144,7 +144,7 @@ def _cases(inputs: _Inputs, chosen: Sequence[Mapping[str, Any]], seed: int) -> I
 def _own_cases(inputs: _Inputs, chosen: Sequence[Mapping[str, Any]]) -> Iterator[Case]:
     """The cases with the seeds of task.yml, which everybody knows."""
     for arguments in chosen:
-        if "seed" in arguments:
+        if isinstance(arguments.get("seed"), int):
             label = f"{_named(_without_seed(arguments))}, the task's seed {arguments['seed']}"
             yield Case(label, (inputs.made(arguments, None),), BENCHMARK)
 
