@@ -292,17 +292,17 @@ def in_layers_of_tf32(bound: Bound, n_layers: int, expected: torch.Tensor) -> Bo
     """The bound for a kernel that may compute convolutions or recurrent layers in TF32.
 
     Args:
+        bound: the bound for float32, which must have `terms`.
+        n_layers: how many of them the reference calls.
         expected: the float64 reference.
     """
-    # Each rounds its weights, which needn't be inputs, and what the one before has returned.
-    found = replace(
+    return replace(
         in_tf32(bound),
+        # Each rounds its weights, which needn't be inputs, and what the one before has returned.
         n_rounded=2 * n_layers,
         size=bound.size.clamp(min=_size_of_others_than_zero(expected)),
+        terms=bound.terms.clamp(min=_size_of_others_than_zero(bound.terms)),
     )
-    if bound.terms is None:
-        return found
-    return replace(found, terms=bound.terms.clamp(min=_size_of_others_than_zero(bound.terms)))
 
 
 def _size_of_others_than_zero(values: torch.Tensor) -> float:

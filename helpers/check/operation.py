@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ PERTURBATION = 2.0**-24
 # other one, inputs change four times as much: a GPU's fast division is off by up to two roundings.
 _INTEGER_DRAWS = 96
 _INTEGER_SIZES = (1.0, 4.0)
-_N_ALIKE = 2  # inputs of one shape, of which elements are changed; a model can have dozens of weights
+_N_ALIKE = 2  # of inputs of one shape, the first and the last ones are changed: a model can have dozens
 _N_PROBES = 3  # single elements of each input that are changed, until this many have changed a result
 
 
@@ -230,14 +230,12 @@ class Operation:
         )
 
     def _unlike(self) -> list[int]:
-        """The numbers of the float inputs, of those with the same shape the first ones."""
-        shapes: Counter[Any] = Counter()
-        found = []
+        """The numbers of the float inputs; of several with one shape those of the first and last ones."""
+        alike: dict[Any, list[int]] = defaultdict(list)
         for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
-            if is_float and shapes[one.shape] < _N_ALIKE:
-                shapes[one.shape] += 1
-                found.append(number)
-        return found
+            if is_float:
+                alike[one.shape].append(number)
+        return sorted({n for each in alike.values() for n in (*each[:_N_ALIKE], *each[-_N_ALIKE:])})
 
     @property
     def n_float_inputs(self) -> int:

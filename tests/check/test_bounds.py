@@ -487,6 +487,7 @@ def test_the_number_of_terms_is_counted():
         (lambda x: x.cumsum(-1), one_row((1, 500), g, "cpu", torch.float32), 500),
         (torch.softmax, (*one_row((4, 50), g, "cpu", torch.float32), -1), 50),
         (torch.exp, one_row((4, 50), g, "cpu", torch.float32), 1),
+        (lambda a, b, c, d, e: a + b + c + d @ e, [torch.randn(24, 24, generator=g) for _ in range(5)], 24),
     ]
     for reference, inputs, n_terms in cases:
         (bound,) = bounds_of(
@@ -495,6 +496,20 @@ def test_the_number_of_terms_is_counted():
             [torch.float32],
         )
         assert bound.n_terms == n_terms
+
+
+def test_a_model_with_dozens_of_weights_is_called_dozens_of_times():
+    n_calls = 0
+
+    def experts(x, *weights):
+        nonlocal n_calls
+        n_calls += 1
+        return sum(x @ one for one in weights)
+
+    inputs = [torch.randn(16, 8), *(torch.randn(8, 8) for _ in range(50))]
+    expected = [experts(*map(torch.Tensor.double, inputs))]
+    (bound,) = bounds_of(Measured(experts, inputs), expected, [torch.float32])
+    assert bound.n_terms == 8 and n_calls < 50
 
 
 def test_a_reference_that_only_takes_float64_works():

@@ -270,13 +270,13 @@ def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -
     tensors = tensors_of(case.args)
     which = [i for i, one in enumerate(tensors) if i not in keep and is_constant(one)]
     role = CONTRACT if case.role == BENCHMARK else case.role
-    for label, change in (("other constants", mixed), ("other constants at the end", mixed_at_the_end)):
-        if which:
-            args = with_tensors(
-                case.args,
-                [altered(one, change) if i in which else one for i, one in enumerate(tensors)],
-            )
-            yield Case(f"{case.label}, {label}", args, role, case.outputs)
+    changes = (("other constants", mixed), ("other constants at the end", mixed_at_the_end))
+    for label, change in changes if which else ():
+        args = with_tensors(
+            case.args,
+            [altered(one, change) if i in which else one for i, one in enumerate(tensors)],
+        )
+        yield Case(f"{case.label}, {label}", args, role, case.outputs)
     equal = [i for i, one in enumerate(tensors) if i not in keep and _are_equal_integers(one)]
     if equal:
         args = with_tensors(
